@@ -48,8 +48,8 @@ def kfmlp_capped(others: Sequence[Number], k: int) -> Fraction:
     nothing but the rest, and the shortest of these no more than the average.  t = 0 is theorem 1;
     with fewer than k others it says what theorem 1 does not: there is no wait.
     """
-    lengths = sorted((Fraction(length) for length in others), reverse=True)
-    rest = sum(lengths, Fraction(0))
+    lengths = sorted(others, reverse=True)
+    rest = Fraction(sum(lengths))
     best = rest / k
     for t in range(1, k):
         if t > len(lengths):
@@ -69,7 +69,9 @@ def kfmlp_exact(others: Sequence[Number], k: int) -> Fraction:
     bound that it has proven is used, and beyond :data:`SEARCHED_REQUESTS` :func:`kfmlp_capped`.  The
     answer is safe and never above :func:`kfmlp_capped`.
     """
-    return _shortest_queue(tuple(sorted((Fraction(length) for length in others), reverse=True)), k)
+    if len(others) > SEARCHED_REQUESTS:
+        return kfmlp_capped(others, k)
+    return _shortest_queue(tuple(sorted(map(Fraction, others), reverse=True)), k)
 
 
 @contextlib.contextmanager
@@ -105,7 +107,7 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     for length in lengths:  # longest first to the shortest queue: a good assignment, often the best
         queues[queues.index(min(queues))] += length
     exact = len(lengths) <= EXACT_REQUESTS
-    if min(queues) == upper or len(lengths) > SEARCHED_REQUESTS:
+    if min(queues) == upper:
         return upper
     if not exact and upper - min(queues) <= upper / 100:
         return upper

@@ -26,6 +26,9 @@ Whole = NDArray[np.int64]
 #: Beyond so many elementary steps a test answers "not shown" rather than run for minutes.
 MOST_WORK = 30_000_000
 
+#: What a step of a response costs, whatever the number of tasks: as much as so many of them.
+EACH_STEP = 500
+
 #: Relative distance within which a decision in doubles is taken again in exact arithmetic.
 _UNCLEAR = 1e-9
 
@@ -178,10 +181,19 @@ def _next_response(response: int, cost: int, possible: Whole, m: int) -> int:
     """cost + floor(1/m * sum of min(possible, response - cost + 1)), or what the recurrence creeps
     to from there: while m tasks are at the limit, each step is one longer than the one before, so
     the response is no shorter than cost and the m-th largest of ``possible``."""
-    longer = cost + int(np.minimum(possible, response - cost + 1).sum()) // m
-    if longer > response and len(possible) >= m:
+    limit = response - cost + 1
+    longer = cost + int(np.minimum(possible, limit).sum()) // m
+    if longer > response and np.count_nonzero(possible >= limit) >= m:
         longer = max(longer, cost + int(np.partition(possible, len(possible) - m)[len(possible) - m]))
     return longer
+
+
+def _executed(windows: Whole, costs: Whole, periods: Whole) -> Whole:
+    """What each task may execute in a window of that length which begins with a job of its own."""
+    jobs, rest = np.divmod(np.maximum(windows, 0), periods)
+    jobs *= costs
+    jobs += np.minimum(rest, costs)
+    return jobs
 
 
 def edf_response_times(
@@ -214,12 +226,10 @@ def edf_response_times(
             reach = d - c - slack
             response = int(c[k])
             while True:
-                jobs = np.maximum(0, (response + reach) // t)
-                inside = jobs * c + np.clip(response + reach - jobs * t, 0, c)
-                possible = np.minimum(inside, by_deadline)
+                possible = np.minimum(_executed(reach + response, c, t), by_deadline)
                 possible[k] = 0
                 longer = _next_response(response, int(c[k]), possible, m)
-                work_left -= n
+                work_left -= n + EACH_STEP
                 if longer <= response or longer > d[k] or work_left < 0:
                     break
                 response = longer
@@ -494,8 +504,7 @@ def _global_fixed_priority(
         response = int(c[k])
         reach = found[:k] + late[:k] - c[:k]
         while response <= d[k]:
-            jobs = np.maximum(0, (response + reach) // t[:k])
-            possible = jobs * c[:k] + np.clip(response + reach - jobs * t[:k], 0, c[:k])
+            possible = _executed(reach + response, c[:k], t[:k])
             longer = _next_response(response, int(c[k]), possible, m)
             if longer <= response:
                 break

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from fractions import Fraction
 from math import lcm
 
@@ -183,3 +185,19 @@ def test_dearer_runlist_updates_never_help(tasks, epsilon):
     dear = hard.suspension_aware_response_times(cpu, gpu, calls, periods, deadlines, [0] * len(tasks), epsilon + 1)
     for a, b in zip(cheap, dear, strict=True):
         assert b is None or (a is not None and a <= b)
+
+
+def test_a_response_of_many_tasks_that_creeps_is_given_up_soon(monkeypatch):
+    """300 tasks on 8 CPUs, which are not shown to be on time: 100 000 steps were taken before."""
+    rng = random.Random(11)
+    periods = [rng.randint(3000, 200_000) for _ in range(300)]
+    costs = [max(1, int(t * 8 * 0.61 / 300 * rng.uniform(0.3, 1.7))) for t in periods]
+    steps, step = itertools.count(), hard._next_response
+
+    def counted(*words):
+        next(steps)
+        return step(*words)
+
+    monkeypatch.setattr(hard, "_next_response", counted)
+    assert hard.edf_response_times(costs, periods, periods, 8) is None
+    assert 1000 < next(steps) < 40_000
