@@ -92,6 +92,23 @@ def test_two_dask_workers_count_the_same(tmp_path):
     assert counts(alone) == counts(shared)
 
 
+def test_workers_that_do_not_start_are_named_in_one_line(tmp_path, monkeypatch):
+    """Where there is no /dev/shm, say."""
+    distributed = pytest.importorskip("dask.distributed", reason="Dask is not installed")
+
+    def refused(**_):
+        raise RuntimeError("Nanny failed to start.") from FileNotFoundError(2, "No such file")
+
+    monkeypatch.setattr(distributed, "LocalCluster", refused)
+    settings = Settings(sets=20, chunk=20, step=6.0)
+    message = r"2 worker processes do not start \(.*No such file\)"
+    with (
+        contextlib.closing(Results(tmp_path / "r.sqlite", settings)) as results,
+        pytest.raises(OSError, match=message),
+    ):
+        run(results, list(chunks(settings, [HEAVY])), workers=2)
+
+
 @pytest.mark.slow
 def test_workers_end_silently_while_their_heartbeats_wait(tmp_path, monkeypatch, capfd):
     """A worker reports to the scheduler all the time; here each is sure to do so when it ends."""

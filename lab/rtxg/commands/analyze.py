@@ -158,7 +158,7 @@ def show(
                 hard_line += "; waiting for a GPU does not count as using a CPU"
             console.print(
                 f"cluster {cluster.index}: {float(cluster.utilization):.2f} of {cluster.cpus} CPUs with overheads; "
-                f"{hard_line}; {cluster.rounds} rounds"
+                f"{hard_line}; {cluster.rounds} round{'' if cluster.rounds == 1 else 's'}"
             )
     console.print(
         f"utilisation {float(taskset.utilization):.2f}"
