@@ -64,6 +64,10 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm);
  * -EFAULT memory that the driver cannot give to the GPU.
  */
 int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *timeline);
+/*
+ * After rtx_timeline_signal a context of CUDA must be current, so that CUDA lets go of a word that is
+ * the program's own; pages of librtxg's own that it keeps are not used again.
+ */
 int rtx_timeline_close(rtx_timeline_t timeline);
 
 /* The word, for programs that write it by means of their own. NULL for a bad timeline. */

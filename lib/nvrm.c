@@ -31,6 +31,7 @@ struct rtx_timeline {
 	volatile uint32_t *word;
 	uint64_t word_at;  /* for the GPU */
 	uint32_t imported; /* handle of a page that is not ours */
+	struct cuda_page page;
 	struct nvrm_channel channel;
 
 	pthread_mutex_t lock; /* of what follows, and of the channel's ring */
@@ -99,6 +100,7 @@ static void fork_child(void)
 	}
 	all = NULL;
 	pthread_mutex_init(&all_lock, NULL);
+	rtx_lib_cuda_fork_child();
 }
 
 static void watch_forks(void)
@@ -269,6 +271,8 @@ static void close_timeline(struct rtx_nvrm *n, struct rtx_timeline *t)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	rtx_lib_nvrm_channel_close(&n->gpu, &t->channel);
+	if (!rtx_lib_cuda_forget(&t->page) && !t->imported)
+		n->gpu.words_stay = true;
 	if (t->imported)
 		rtx_lib_nvrm_forget(&n->gpu, t->imported);
 	pthread_mutex_destroy(&t->lock);
@@ -342,6 +346,11 @@ static bool reached(const struct rtx_timeline *t, uint32_t value)
 bool rtx_timeline_reached(rtx_timeline_t t, uint32_t value)
 {
 	return !rtx_lib_timeline_check(t) && reached(t, value);
+}
+
+struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t t)
+{
+	return &t->page;
 }
 
 uint32_t rtx_lib_timeline_next(rtx_timeline_t t)

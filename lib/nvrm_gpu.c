@@ -596,7 +596,7 @@ static void unmap(struct nvrm_gpu *gpu)
 		gpu->sys->munmap(gpu->sys->ctx, gpu->doorbell_page, NV_USERMODE_BYTES);
 	if (gpu->memory)
 		gpu->sys->munmap(gpu->sys->ctx, gpu->memory, ARENA_BYTES);
-	if (gpu->words)
+	if (gpu->words && !gpu->words_stay)
 		munmap(gpu->words, PAGE_BYTES);
 	gpu->doorbell_page = NULL;
 	gpu->doorbell = NULL;

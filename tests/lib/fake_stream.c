@@ -1,36 +1,91 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_stream.c - the three functions of CUDA's driver library that rtx_timeline_signal() calls, for
- * test_nvrm.c. A write is carried out at once, as on a stream without work. Never installed.
+ * fake_stream.c - the four functions of CUDA's driver library that rtx_timeline_signal() and the
+ * close of a timeline call, for test_nvrm.c. A write is carried out at once, as on a stream without
+ * work, into the memory that was registered, whatever stands at its address since. Never installed.
  */
+#define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
+#define PAGE  4096u
+#define PAGES 32u
+
+/* How many pages are registered; what fails: 1 = all but to unregister, 2 = to unregister. */
 int fake_stream_registered, fake_stream_refuses;
 
+static struct {
+	uintptr_t page,
+		pinned; /* its address, and the same memory elsewhere; 0: this place is free */
+} pages[PAGES];
+
 int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags);
+int cuMemHostUnregister(void *page);
 int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags);
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
 			    unsigned int flags);
 
+static unsigned int place(uintptr_t page)
+{
+	unsigned int i = 0;
+
+	while (i < PAGES && pages[i].page != page)
+		i++;
+	return i;
+}
+
 int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
 {
-	if ((uintptr_t)page & 4095 || bytes != 4096 || flags != 3)
+	unsigned int free = place(0);
+	void *pinned;
+
+	if ((uintptr_t)page & (PAGE - 1) || bytes != PAGE || flags != 3)
 		return 1;
-	if (fake_stream_refuses)
+	if (fake_stream_refuses == 1)
 		return 201; /* CUDA_ERROR_INVALID_CONTEXT */
-	return fake_stream_registered++ ? 712 : 0;
+	if (place((uintptr_t)page) < PAGES)
+		return 712;
+	pinned = mremap(page, 0, PAGE, MREMAP_MAYMOVE); /* shared memory, once more */
+	if (free == PAGES || pinned == MAP_FAILED)
+		return 2;
+	pages[free].page = (uintptr_t)page;
+	pages[free].pinned = (uintptr_t)pinned;
+	fake_stream_registered++;
+	return 0;
+}
+
+int cuMemHostUnregister(void *page)
+{
+	unsigned int i = place((uintptr_t)page);
+
+	if (fake_stream_refuses == 2)
+		return 201;
+	if (i == PAGES || !page)
+		return 713;
+	munmap((void *)pages[i].pinned, PAGE);
+	pages[i].page = 0;
+	fake_stream_registered--;
+	return 0;
 }
 
 int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags)
 {
-	*at = (uintptr_t)here;
-	return fake_stream_registered ? 0 : 1;
+	uintptr_t page = (uintptr_t)here & ~(uintptr_t)(PAGE - 1);
+	unsigned int i = place(page);
+
+	(void)flags;
+	if (i == PAGES)
+		return 1;
+	*at = pages[i].pinned + ((uintptr_t)here - page);
+	return 0;
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value, unsigned int flags)
 {
-	if (fake_stream_refuses)
+	(void)stream;
+	(void)flags;
+	if (fake_stream_refuses == 1)
 		return 400; /* CUDA_ERROR_INVALID_HANDLE */
 	__atomic_store_n((volatile uint32_t *)(uintptr_t)at, value, __ATOMIC_RELEASE);
 	return 0;

@@ -27,6 +27,7 @@
 #define MS 1000000ull
 
 extern int fake_stream_registered, fake_stream_refuses;
+int cuMemHostUnregister(void *page);
 
 static rtx_nvrm_t gpu;
 static rtx_timeline_t line;
@@ -56,6 +57,7 @@ static void nothing_is_left(void)
 	assert_int_equal(fake_nvrm.objects, 0);
 	assert_int_equal(fake_nvrm.clients, 0);
 	assert_int_equal(fake_nvrm.wild, 0);
+	assert_int_equal(fake_stream_registered, 0);
 }
 
 static void down(void)
@@ -604,6 +606,54 @@ static void a_stream_signals(void **state)
 	down();
 }
 
+static void signalled(rtx_timeline_t t)
+{
+	uint32_t value;
+
+	assert_int_equal(rtx_timeline_signal(t, NULL, &value), 0);
+	assert_true(rtx_timeline_reached(t, value));
+}
+
+/* CUDA writes to the pages that it was given, also when another page has come to their address. */
+static void a_stream_signals_to_what_was_opened_again(void **state)
+{
+	rtx_timeline_t other;
+
+	for (int i = 0; i < 10; i++) {
+		up();
+		signalled(line);
+		assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &other), 0);
+		signalled(other);
+		assert_int_equal(rtx_timeline_close(line), 0);
+		signalled(other);
+		assert_int_equal(rtx_timeline_close(other), 0);
+		assert_int_equal(fake_stream_registered, 0);
+		assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+		signalled(line);
+		down();
+	}
+}
+
+static void pages_stay_that_cuda_does_not_let_go(void **state)
+{
+	void *page;
+
+	for (int i = 0; i < 3; i++) {
+		up();
+		signalled(line);
+		page = (void *)((uintptr_t)rtx_timeline_word(line) & ~(uintptr_t)4095);
+		fake_stream_refuses = 2;
+		assert_int_equal(rtx_nvrm_close(gpu), 0);
+		assert_int_equal(fake_stream_registered, 1);
+		up();
+		assert_ptr_not_equal(rtx_timeline_word(line), page);
+		signalled(line);
+		fake_stream_refuses = 0;
+		assert_int_equal(cuMemHostUnregister(page), 0);
+		down();
+	}
+}
+
 static void *set_later(void *arg)
 {
 	pause_ms(20);
@@ -739,6 +789,8 @@ int main(void)
 		cmocka_unit_test_setup(without_a_driver_or_a_right_the_reason_is_said, before),
 		cmocka_unit_test_setup(a_word_that_the_gpu_cannot_have_is_refused, before),
 		cmocka_unit_test_setup(a_stream_signals, before),
+		cmocka_unit_test_setup(a_stream_signals_to_what_was_opened_again, before),
+		cmocka_unit_test_setup(pages_stay_that_cuda_does_not_let_go, before),
 		cmocka_unit_test_setup(a_task_syncs_by_a_timeline, before),
 	};
 

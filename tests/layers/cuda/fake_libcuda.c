@@ -167,6 +167,12 @@ int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
 	return fake_cuda.registered++ ? 712 : 0;
 }
 
+int cuMemHostUnregister(void *page)
+{
+	fake_cuda.registered = 0;
+	return 0;
+}
+
 int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags)
 {
 	*at = (uintptr_t)here;

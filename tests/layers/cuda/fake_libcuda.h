@@ -50,6 +50,7 @@ int cuDeviceGetPCIBusId(char *bus, int size, int device);
 int cuStreamGetCtx(void *stream, void **c);
 int cuStreamIsCapturing(void *stream, int *status);
 int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags);
+int cuMemHostUnregister(void *page);
 int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags);
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
 			    unsigned int flags);
