@@ -41,8 +41,8 @@ struct nvrm_gpu {
 	/* words that streams write; whole pages of this process, which children do not get */
 	uint32_t *words;
 	uint64_t words_at;
-	int words_fd; /* memfd */
-	bool words_stay; /* CUDA cannot be made to forget them: nothing else may come to their address */
+	int words_fd;	 /* memfd */
+	bool words_stay; /* CUDA does not forget them: nothing else may come to their address */
 	/* for the host of the program's tasks: interrupts are another's if they wake us; -1: none */
 	int host_event;
 	uint32_t host_event_handle;
