@@ -253,7 +253,7 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 {
 	struct cbs_books *books = books_of(account);
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
-	uint64_t contended = usage->contended, alone = usage->alone, spare = 0;
+	uint64_t contended = usage->contended, alone = usage->alone, spare = 0, paid;
 
 	if (params->max_ppm < RTXG_PPM) {
 		cap_refresh(account, now);
@@ -280,10 +280,11 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 			spare = books->eligible_ns > from
 					? min_u64(contended, books->eligible_ns - from)
 					: 0;
-		books->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
 	}
-	if (!params->min_ppm)
+	if (!params->min_ppm) {
+		books->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
 		return;
+	}
 	/*
 	 * It had all that it could want: whatever it lagged behind its deadline, it did not lag
 	 * further meanwhile.
@@ -298,8 +299,10 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 	books->budget -= (int64_t)min_u64(contended - spare, LARGE);
 	if (books->budget < 0)
 		account->stats.overruns++, account->holder->stats.overruns++;
-	if (books->borrowed)
-		books->budget -= (int64_t)paid_ahead(account, spare);
+	/* Time is paid for once: out of the reservation, or as a part of what is left over. */
+	paid = books->borrowed ? paid_ahead(account, spare) : 0;
+	books->budget -= (int64_t)paid;
+	books->vtime += (spare - paid) * RTXG_WEIGHT_DEFAULT / params->weight;
 	books->borrowed = is_borrowing(account, now);
 	replenish(account, now);
 	/* The reservation is used up: what it goes on using under the same permit is left over. */

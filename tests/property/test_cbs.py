@@ -206,6 +206,24 @@ def test_who_borrowed_for_long_is_not_shut_out_for_long():
     assert deficit(host, second, 300_000, 4 * SEC) <= bound
 
 
+@pytest.mark.parametrize(
+    ("lends", "reserved"), [(10_000, 300_000), (10_000, 600_000), (700_000, 300_000)]
+)
+def test_what_is_paid_for_is_not_taken_off_what_is_left_over(lends, reserved):
+    """One pauses nearly all the time.  Of the others, the one with a reservation has it, and half
+    of what is left over as the one without any: it does not pay for the pauses twice.
+    """
+    host = Host(policy="cbs", strict=False)
+    lender, server, other = host.vgpu(min_ppm=lends), host.vgpu(min_ppm=reserved), host.vgpu()
+    host.client(lender, kernel=10 * US, think=20 * MS)
+    for vgpu in (server, other):
+        host.client(vgpu, kernel=MS)
+    host.run(5 * SEC)
+    ran = host.ran(server, SEC, 5 * SEC), host.ran(other, SEC, 5 * SEC)
+    left = sum(ran) - reserved * 4 * SEC // PPM
+    assert abs(ran[1] - left / 2) <= 20 * MS
+
+
 def test_kernels_longer_than_the_period_are_charged_back():
     """Kernels of 100 and 80 ms in periods of 30 ms: a second holds a dozen of them, so it is exact to a kernel, ten to a point."""
     host = tenants("cbs", [400_000, 600_000], [100 * MS, 80 * MS], [0, 0]).run(60 * SEC)
