@@ -126,9 +126,10 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 	if (!value)
 		return rtx_lib_failed(-EINVAL,
 				      "there is no place for the value: the pointer is NULL");
-	word = rtx_timeline_word(timeline);
 	pthread_mutex_lock(&lock);
-	ret = find();
+	/* Who closes it from now on waits for the lock: CUDA learns of no page that has gone. */
+	word = rtx_timeline_word(timeline);
+	ret = word ? find() : -EBADF;
 	if (!ret) {
 		error = place_of(rtx_lib_timeline_page(timeline), word, &at);
 		if (error)

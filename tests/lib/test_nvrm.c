@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -654,6 +655,41 @@ static void pages_stay_that_cuda_does_not_let_go(void **state)
 	}
 }
 
+static void *signal_until_closed(void *arg)
+{
+	sem_t *begun = arg;
+	uint32_t value;
+
+	sem_post(begun);
+	while (!rtx_timeline_signal(line, NULL, &value))
+		;
+	return NULL;
+}
+
+/* What comes too late is refused, and gives CUDA no page that has gone. */
+static void a_stream_signals_to_what_is_being_closed(void **state)
+{
+	pthread_t threads[4];
+	sem_t begun;
+
+	assert_int_equal(sem_init(&begun, 0, 0), 0);
+	for (int i = 0; i < 300; i++) {
+		up();
+		for (int k = 0; k < 4; k++)
+			assert_int_equal(
+				pthread_create(&threads[k], NULL, signal_until_closed, &begun), 0);
+		for (int k = 0; k < 4; k++)
+			while (sem_wait(&begun))
+				;
+		assert_int_equal(rtx_timeline_close(line), 0);
+		for (int k = 0; k < 4; k++)
+			assert_int_equal(pthread_join(threads[k], NULL), 0);
+		assert_int_equal(fake_stream_registered, 0);
+		assert_int_equal(rtx_nvrm_close(gpu), 0);
+	}
+	sem_destroy(&begun);
+}
+
 static void *set_later(void *arg)
 {
 	pause_ms(20);
@@ -790,6 +826,7 @@ int main(void)
 		cmocka_unit_test_setup(a_word_that_the_gpu_cannot_have_is_refused, before),
 		cmocka_unit_test_setup(a_stream_signals, before),
 		cmocka_unit_test_setup(a_stream_signals_to_what_was_opened_again, before),
+		cmocka_unit_test_setup(a_stream_signals_to_what_is_being_closed, before),
 		cmocka_unit_test_setup(pages_stay_that_cuda_does_not_let_go, before),
 		cmocka_unit_test_setup(a_task_syncs_by_a_timeline, before),
 	};
