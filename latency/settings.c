@@ -2,7 +2,6 @@
 /*
  * settings.c - reads the command line of `rtxg latency`. May not: change anything.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -194,12 +193,15 @@ static int read_irq(struct settings *s, const char *text)
 	return -EINVAL;
 }
 
-/* The argument of -a and -t may stand apart, as with cyclictest. */
+/*
+ * The argument of -a and -t may stand apart, as with cyclictest: no other word may, so one that is
+ * wrong is theirs.
+ */
 static const char *optional(int argc, char **argv)
 {
 	if (optarg)
 		return optarg;
-	if (optind < argc && isdigit((unsigned char)argv[optind][0]))
+	if (optind < argc && argv[optind][0] != '-')
 		return argv[optind++];
 	return NULL;
 }

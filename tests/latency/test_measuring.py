@@ -105,6 +105,8 @@ def test_osadls_own_command_line_is_taken() -> None:
         (["-b", "0"], ["-b", "'0'"]),
         (["-h", "0"], ["-h", "'0'"]),
         (["-t", "0"], ["-t", "'0'"]),
+        (["-t", "x"], ["-t", "'x'"]),
+        (["-a", ","], ["-a", "','"]),
         (["-l", "x"], ["-l", "'x'"]),
         (["--laptop", "--latency", "5"], ["--latency", "--laptop"]),
         (["--default-system", "--governor", "performance"], ["--default-system", "--governor"]),
