@@ -29,7 +29,7 @@ void nv_contexts_feed(void *lever, const struct discover_record *r);
 
 #define PROCESSES 32
 #define STAY_NS	  2000000ull
-#define BURST_NS  100000000ull
+#define REST_NS	  100000000ull
 #define QUEUES	  0x5c000017u
 #define QUEUE	  0x2000u
 
@@ -184,7 +184,7 @@ static void burst(struct process *p, uint64_t now, bool ran)
 		p->hog = false;
 		fake_queue(p->queues, QUEUE, p->put, p->put);
 	} else if (now >= p->burst) {
-		p->burst = now + BURST_NS;
+		p->burst = now + REST_NS;
 		p->hog = true;
 		p->put++;
 		fake_queue(p->queues, QUEUE, p->put - 1, p->put);
