@@ -214,7 +214,10 @@ class Platform:
                     f"{self.clusters} clusters and {self.gpus} GPUs; set clusters = cpus and gpus = 1"
                 )
         elif self.cpus % self.clusters or self.gpus % self.clusters:
-            raise ValueError(f"{self.cpus} CPUs and {self.gpus} GPUs do not divide into {self.clusters} equal clusters")
+            raise ValueError(
+                f"CPUs ({self.cpus}) and GPUs ({self.gpus}) do not divide into {self.clusters} "
+                "equal clusters"
+            )
         if self.scheduler not in SCHEDULERS:
             raise ValueError(f"scheduler {self.scheduler!r} is unknown; use one of {', '.join(SCHEDULERS)}")
 

@@ -75,7 +75,7 @@ def test_a_good_file():
         ("cpus = 4", "cpus = 0", 3, "cpus is 0"),
         ("cpus = 4", 'cpus = "four"', 3, "whole number"),
         ("cpus = 4\n", "", 2, "cpus is missing"),
-        ("clusters = 2", "clusters = 3", 4, "do not divide"),
+        ("clusters = 2", "clusters = 3", 4, r"CPUs \(4\) and GPUs \(2\) do not divide into 3"),
         ('interrupts = "slih"', 'interrupts = "magic"', 6, "none, slih, pai, klmirqd, rtxg"),
         ('lock = "aware"', 'lock = "mutex"', 7, "mutex"),
         ('base = "table-iii"', 'base = "table-iv"', 10, "table-iv"),
