@@ -25,28 +25,28 @@ exec {rtxg} "$@"
 """
 #: prints the seconds of its jobs: fewer with early permits than with the gate alone
 LOAD = """#!{python}
-import sys
+import signal, sys
 kind = " ".join(sys.argv[5:])
 for line in sys.stdin:
     print("ready", flush=True)
     sys.stdin.readline()
-    if kind == "{dies}":
-        sys.exit(3)
+    if kind == "{fails}":
+        {how}
     early = open("{told}").read().strip()
     gated = {{"0": 0.012, "500us": 0.011, "700us": 0.0105}}[early]
     print({{"vanilla": 0.010, "rtx": gated}}.get(kind, 0.015), flush=True)
 """
 
 
-def set_up(tmp_path: Path, dies: str = "none") -> Setup:
-    """Everything that the case asks for; the programs of that kind die."""
+def set_up(tmp_path: Path, fails: str = "none", how: str = "pass") -> Setup:
+    """Everything that the case asks for; the programs of one kind fail."""
     for name, folder in (("rtxg", "cli"), ("rtxgd", "daemon")):
         if not (BUILD / folder / name).exists():
             pytest.skip(f"{BUILD / folder / name} is not built: run make")
     told = tmp_path / "told"
     texts = {
         "rtxg": TOOL.format(told=told, rtxg=BUILD / "cli" / "rtxg"),
-        "load": LOAD.format(told=told, python=sys.executable, dies=dies),
+        "load": LOAD.format(told=told, python=sys.executable, fails=fails, how=how),
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -71,7 +71,16 @@ def test_each_round_has_each_kind(tmp_path, monkeypatch):
 
 def test_programs_that_die_end_the_case(tmp_path):
     """The daemon is gone then, and so are the other programs."""
-    setup = set_up(tmp_path, dies="vanilla")
+    setup = set_up(tmp_path, "vanilla", "sys.exit(3)")
     with pytest.raises(RuntimeError, match="has ended: status 3"):
+        figures.case_figure9(setup)
+    assert not setup.results
+
+
+def test_programs_that_do_not_answer_end_the_case(tmp_path, monkeypatch):
+    """A permit that does not come would else keep the machine for good."""
+    monkeypatch.setattr(figures, "ANSWER_SECONDS", 3)
+    setup = set_up(tmp_path, "vanilla", "signal.pause()")
+    with pytest.raises(RuntimeError, match="has not answered in 3 s"):
         figures.case_figure9(setup)
     assert not setup.results

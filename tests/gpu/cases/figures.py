@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import time
 from typing import Any
@@ -18,6 +19,8 @@ JOBS, MIB = 10, 1
 COUNTS = (1, 2, 4, 8)
 #: how long before a hand-over the next task is woken, and gets its permit; and as early as helps
 AHEAD, EARLY, EARLIEST = "200us", "500us", "700us"
+#: how long jobs may take at most
+ANSWER_SECONDS = 120.0
 
 
 class Tasks:
@@ -46,6 +49,8 @@ class Tasks:
         answers = []
         for c in self.children:
             assert c.stdout
+            if not select.select([c.stdout], [], [], ANSWER_SECONDS)[0]:
+                raise RuntimeError(f"{self.name} has not answered in {ANSWER_SECONDS:g} s")
             answers.append(c.stdout.readline())
             if not answers[-1]:
                 raise RuntimeError(f"{self.name} has ended: status {c.wait(10)}")
