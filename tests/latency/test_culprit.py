@@ -398,6 +398,7 @@ def test_no_program_runs_where_it_is_not_needed(words: list[str], needed: bool) 
         try:
             while not measuring(program.pid) and program.poll() is None:
                 time.sleep(0.01)
+            assert program.poll() is None, "it does not measure"
             open_files = Path(f"/proc/{program.pid}/fdinfo").iterdir()
             text = "".join(one.read_text() for one in open_files)
         finally:
