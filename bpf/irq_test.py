@@ -57,14 +57,17 @@ def names(program: str) -> None:
 
 
 def reached(number: int, entry: dict[str, int | None]) -> None:
-    """What was woken, by kind: with what threads of the kernel woke in turn it is no less than what the top half woke."""
+    """What was woken, by kind: with what threads of the kernel woke in turn, no less than `ran`."""
     kinds = ("programs", "threads", "workers")
     if sum(entry[f"ran_{kind}"] for kind in kinds) < entry["ran"]:
-        fail(f"irq {number}: {entry['ran']} ran, of all kinds {[entry[f'ran_{kind}'] for kind in kinds]}")
+        each = [entry[f"ran_{kind}"] for kind in kinds]
+        fail(f"irq {number}: {entry['ran']} ran, of all kinds {each}")
     for kind in kinds:
         count, total = entry[f"ran_{kind}"], entry[f"ran_{kind}_ns"]
         least, most = entry[f"ran_{kind}_min_ns"], entry[f"ran_{kind}_max_ns"]
-        if (least is None) != (count == 0) or (count and not least * count <= total <= most * count):
+        if (least is None) != (count == 0):
+            fail(f"irq {number}: {kind}: {count}, of which the least is {least} ns")
+        if count and not least * count <= total <= most * count:
             fail(f"irq {number}: {kind}: {count} in {total} ns, of {least} to {most}")
 
 
@@ -97,7 +100,8 @@ def main() -> int:
         if entry["handler_max_ns"] * entry["entries"] < entry["handler_ns"]:
             fail(f"irq {number}: the longest handler is shorter than the mean")
         ended = sum(entry["handler_slots"])
-        if (entry["handler_min_ns"] is None) != (ended == 0) or (ended and entry["handler_min_ns"] * ended > entry["handler_ns"]):
+        least = entry["handler_min_ns"]
+        if (least is None) != (ended == 0) or (ended and least * ended > entry["handler_ns"]):
             fail(f"irq {number}: the shortest handler is longer than the mean")
         reached(number, entry)
     fences = report["fences"]

@@ -15,12 +15,12 @@
  * run there: the timer's function, the end of its interrupt, the switch. A timer that wakes a
  * measuring thread is known by what it is due at and by its function, so its wake-up needs no
  * program. The first timer of an interrupt tells when that began. Memory of the kernel is loaded
- * directly (tp_btf) instead of by a helper that expects a fault, a measuring thread is found without
- * hashing, and no time is read twice. An event is one cache line, and an interrupt one event. Where
- * a CPU has one measuring thread, what happens before the time that it waits for is not recorded,
- * and each cycle writes to the same place, which the cache still has. A wake-up is counted when the
- * thread has gone to sleep again. A stack is walked only where the latency is some times longer than
- * the walk.
+ * directly (tp_btf) instead of by a helper that expects a fault, a measuring thread is found
+ * without hashing, and no time is read twice. An event is one cache line, and an interrupt one
+ * event. Where a CPU has one measuring thread, what happens before the time that it waits for is
+ * not recorded, and each cycle writes to the same place, which the cache still has. A wake-up is
+ * counted when the thread has gone to sleep again. A stack is walked only where the latency is some
+ * times longer than the walk.
  */
 #include "latency_maps.h"
 

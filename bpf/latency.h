@@ -101,8 +101,8 @@ struct latency_waking {
 };
 
 /*
- * Of a measuring thread. What the way from its timer to it needs comes first, and no line of a cache
- * has two threads.
+ * Of a measuring thread. What the way from its timer to it needs comes first, and no line of a
+ * cache has two threads.
  */
 struct latency_own {
 	struct latency_waking waking;

@@ -347,7 +347,10 @@ void kernel_vector(int number, char *name)
 			*c = ' ';
 }
 
-/* Makes events of a record: an interrupt has two, and so has a wake-up by a timer. Returns how many. */
+/*
+ * Makes events of a record: an interrupt has two, and so has a wake-up by a timer. Returns how
+ * many.
+ */
 static int decode(const struct latency_record *r, struct event *e)
 {
 	*e = (struct event){ .ns = r->ns,

@@ -56,8 +56,8 @@ int kernel_thread(struct kernel *k, int index, int tid, const char *name);
 /* Where that thread stores the time that it is going to wait for. */
 unsigned long long *kernel_expected(struct kernel *k, int index);
 /*
- * Where thread `index` stores that time too if it is the only one of its CPU, runs on no other, and no other
- * task is measured: nothing is recorded of the CPU until then.
+ * Where thread `index` stores that time too if it is the only one of its CPU, runs on no other, and
+ * no other task is measured: nothing is recorded of the CPU until then.
  */
 unsigned long long *kernel_begins(struct kernel *k, int cpu, int index);
 /* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */

@@ -33,7 +33,12 @@ def times(count: int, total: int, least: int | None, most: int) -> dict[str, flo
     """One kind of time, in microseconds; None if there was none."""
     if not count or least is None:
         return None
-    return {"count": count, "least_us": least / 1e3, "mean_us": total / count / 1e3, "most_us": most / 1e3}
+    return {
+        "count": count,
+        "least_us": least / 1e3,
+        "mean_us": total / count / 1e3,
+        "most_us": most / 1e3,
+    }
 
 
 def rows(seen: dict) -> list[dict[str, object]]:
@@ -67,7 +72,10 @@ def rows(seen: dict) -> list[dict[str, object]]:
 
 def show(row: dict) -> None:
     """One interrupt, a line for each kind of time."""
-    print(f"{row['name']} ({row['irq']}): {row['per_s']} a second, {row['softirqs']} runs of softirqs followed")
+    print(
+        f"{row['name']} ({row['irq']}): {row['per_s']} a second, "
+        f"{row['softirqs']} runs of softirqs followed"
+    )
     top = row["times"]["top half"]
     for kind, what in row["times"].items():
         if what is None:
@@ -76,8 +84,8 @@ def show(row: dict) -> None:
         few = "" if what["count"] >= ENOUGH else f", few (below {ENOUGH})"
         ratio = f"{what['mean_us'] / top['mean_us']:6.2f} of a top half" if top else ""
         print(
-            f"  {kind:9} {what['count']:7}: least {what['least_us']:8.1f} us, mean {what['mean_us']:8.1f},"
-            f" most {what['most_us']:9.1f};  {ratio}{few}"
+            f"  {kind:9} {what['count']:7}: least {what['least_us']:8.1f} us, "
+            f"mean {what['mean_us']:8.1f}, most {what['most_us']:9.1f};  {ratio}{few}"
         )
 
 

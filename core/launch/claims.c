@@ -60,8 +60,8 @@ static void count_active(struct permit_machine *m, struct permit_lane *lane, uin
 }
 
 /*
- * A permit may come beside that of another of the vGPU. What the other one has used up to now is not
- * this one's time: it counts before this one's begins.
+ * A permit may come beside that of another of the vGPU. What the other one has used up to now is
+ * not this one's time: it counts before this one's begins.
  */
 void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane, uint32_t gpu)
 {

@@ -344,10 +344,17 @@ def run(
         owned = None
     else:
         try:
-            owned = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=40)
+            owned = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=40,
+            )
         except RuntimeError as error:
             why = error.__cause__ or error
-            raise OSError(f"{workers} worker processes do not start ({why}): --workers 1 needs none") from error
+            raise OSError(
+                f"{workers} worker processes do not start ({why}): --workers 1 needs none"
+            ) from error
         client = Client(owned)
     try:
         futures = as_completed(client.map(run_chunk, [settings] * len(todo), todo, pure=False), with_results=True)

@@ -172,10 +172,10 @@ def scheduling_cost(
     reserving an equal part for each, each launch dearer by the published cost of a notification (3.5 us)
     and two context switches.
 
-    The others are BAND with all tasks in one virtual GPU, where the host and the next task are woken
-    at each hand-over, for 100 us together. ``woken``: when the engine is free; ``ahead``: they stand
-    ready for ends that are foreseen (``--ahead 200us``); ``early``: the next one has launched by then
-    (``--early 200us``).
+    The others are BAND with all tasks in one virtual GPU, where the host and the next task are
+    woken at each hand-over, for 100 us together. ``woken``: when the engine is free; ``ahead``:
+    they stand ready for ends that are foreseen (``--ahead 200us``); ``early``: the next one has
+    launched by then (``--early 200us``).
     """
     from .core.host import MS, US, Host
 

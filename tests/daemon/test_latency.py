@@ -79,8 +79,8 @@ def test_under_the_gate_a_bound_is_refused_with_what_was_seen(running: Daemon) -
 
 
 def test_a_configured_bound_that_no_lever_keeps_does_not_stop_the_daemon(daemon: Daemon) -> None:
-    """It starts, and says which vGPU and why. A reload says the same and is no error, and what else the file says comes into
-    force: files that rtxgd has started with are not refused later."""
+    """It starts, and says which vGPU and why. A reload says the same and is no error, and what else
+    the file says comes into force: files that rtxgd has started with are not refused later."""
     daemon.write_config("[VGPU chat]\nGPULatencySec=5ms\nGPUQuantumSec=20ms\nGPUWeight=200\n")
     daemon.start()
     assert (vgpu(daemon, "chat")["latency_ns"], vgpu(daemon, "chat")["quantum_ns"]) == (5 * MS, 20 * MS)

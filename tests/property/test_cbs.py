@@ -3,11 +3,13 @@
 
 The bound of a reservation. A vGPU that always has work gets, in every window of length L,
 
-    min x L  -  ( 3 x min x T  +  2 x K  +  sum over the other vGPUs of (their budget + their longest kernel) )
+    min x L  -  ( 3 x min x T  +  2 x K
+                  +  sum over the other vGPUs of (their budget + their longest kernel) )
 
-T its period, K its longest kernel. 3 T: a window may begin right after one budget and end right before another, and what another
-lent by its pauses is paid ahead with one budget at most. 2 K: a kernel
-is not stopped, so a server overruns its budget by up to a kernel, and a launch out of left-over time may run into another
+T its period, K its longest kernel. 3 T: a window may begin right after one budget and end right
+before another, and what another lent by its pauses is paid ahead with one budget at most. 2 K: a
+kernel is not stopped, so a server overruns its budget by up to a kernel, and a launch out of
+left-over time may run into another
 vGPU's reservation; both are charged back. The sum: between a completion and the next arrival of a synchronous program
 another server may go first, with the budget that it has and one kernel more, and then not again before it has paid. It does
 not grow with L: that is the guarantee.

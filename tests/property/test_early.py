@@ -82,7 +82,7 @@ def test_two_of_one_vgpu_hold_at_most(policy: str, ahead_ns: int) -> None:
     assert both, "a run without an early permit proves nothing"
 
 
-# In virtual time, with programs that have to be woken ----------------------------------------------
+# In virtual time, with programs that have to be woken ---------------------------------------------
 
 WAKE = 60 * US
 

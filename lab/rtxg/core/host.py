@@ -4,10 +4,10 @@
 `Host` does what the daemon does, without processes: it turns what its clients do into events and carries the actions out. A
 client thinks, wants to launch, launches when it has a permit, and its kernel runs for its time; time jumps from one happening
 to the next. The observer notes when kernels ran and when an engine stood still while a client waited. With `strict` it
-checks after every event that the core's structures hold and that there is one permit an engine; with
-`early_ns` two of one virtual GPU, whose kernels run one after the other. Who waits for a permit may
-have to be woken first (`wake`); with `ahead_ns` it is awake when the core foresaw the end of what
-ran before.
+checks after every event that the core's structures hold and that there is one permit an engine;
+with `early_ns` two of one virtual GPU, whose kernels run one after the other. Who waits for a
+permit may have to be woken first (`wake`); with `ahead_ns` it is awake when the core foresaw the
+end of what ran before.
 
     host = Host(policy="cbs", wake=50 * US, ahead_ns=100 * US)
     a = host.vgpu(min_ppm=400_000)
@@ -95,8 +95,8 @@ class Host:
         wake: Times = 0,
         **gpu_params: Any,
     ) -> None:
-        """`gpu_params` as struct rtxg_gpu_params. `record` keeps events and actions in `log`; `wake`
-        is how long it takes from a permit that was waited for to the launch.
+        """`gpu_params` as struct rtxg_gpu_params. `record` keeps events and actions in `log`;
+        `wake` is how long it takes from a permit that was waited for to the launch.
         """
         self.wake = wake
         self.policy = policy
@@ -317,7 +317,7 @@ class Host:
                 client.on_way = False
                 self._launch(client)
                 self._observe(client.engine)
-            elif not client.wants:  # its permit was taken by force meanwhile
+            elif not client.wants:  # its permit has been taken by force
                 self._want(client)
 
         self.at(awake, launch)

@@ -97,7 +97,8 @@ def period_of(lines: list[Line]) -> str:
 
 def as_text(lines: list[Line]) -> str:
     """A table, and below it the culprit of each maximum."""
-    titles = ("MACHINE", "THREAD", "CPU", "TIME", "CYCLES", "AVG us", "P50", "P99", "P99.9", "P99.99", "MAX us", "WHEN (UTC)")
+    titles = ("MACHINE", "THREAD", "CPU", "TIME", "CYCLES", "AVG us", "P50", "P99", "P99.9",
+              "P99.99", "MAX us", "WHEN (UTC)")
     cells = [
         (line.machine, str(line.whole.thread), "-" if line.whole.cpu is None else str(line.whole.cpu),
          lasted(line.whole.seconds), str(line.whole.cycles), f"{line.whole.avg_us:.1f}",
@@ -275,8 +276,8 @@ vertical-align: top }} td {{ overflow-wrap: anywhere }}
 th {{ background: #f4f4f4; white-space: nowrap }}
 .w, .n {{ white-space: nowrap }} .n {{ text-align: right }}</style></head><body>
 <h1>{html.escape(title)}</h1>
-<table><tr><th>machine<th>thread<th>CPU<th>time<th>cycles<th>mean us<th>p50<th>p99<th>p99.9<th>p99.99<th>max us<th>when
-(UTC){rows}</table>
+<table><tr><th>machine<th>thread<th>CPU<th>time<th>cycles<th>mean us<th>p50<th>p99<th>p99.9
+<th>p99.99<th>max us<th>when (UTC){rows}</table>
 <img alt="histogram of latencies, and the maximum over time" src="data:image/png;base64,{picture}">
 {reasons}
 <h2>Configuration</h2><table><tr><th>{''.join(f'<th>{html.escape(n)}' for n in names)}{settings}</table>

@@ -302,9 +302,9 @@ static void *exits(void *unused)
 	tell(&shared->done);
 	await(&shared->go, 1);
 	/*
-	 * It leaves the run queue whenever it sleeps. Since 6.12 an ordinary thread may stay there, by
-	 * which its CPU seems to have work to spare: the other one then waits for that run queue's
-	 * lock, which a held switch has, and the keeper cannot run.
+	 * It leaves the run queue whenever it sleeps. Since 6.12 an ordinary thread may stay there,
+	 * by which its CPU seems to have work to spare: the other one then waits for that run
+	 * queue's lock, which a held switch has, and the keeper cannot run.
 	 */
 	if (sched_setscheduler(0, SCHED_FIFO, &lowest))
 		shared->policy[0] = errno;

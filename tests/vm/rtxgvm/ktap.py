@@ -28,7 +28,8 @@ HARMLESS = (
     re.compile(r"kcsan: (?:non-)?strict mode configured"),
 )
 
-#: faults of stock kernels that KASAN reports without any module of ours, by the first line; each with its reason
+#: faults of stock kernels that KASAN reports without any module of ours, by the first line; each
+#: with its reason
 OTHERS = (
     # A flip reads its CRTC's new state after it has said that the hardware is done
     # (drm_atomic_helper_commit_tail), and the next flip may then free it. It does if the kernel's
@@ -185,5 +186,7 @@ def search_log(text: str) -> list[str]:
     return [
         line
         for number, line in enumerate(lines)
-        if number not in others and TROUBLE.search(line) and not any(h.search(line) for h in HARMLESS)
+        if number not in others
+        and TROUBLE.search(line)
+        and not any(h.search(line) for h in HARMLESS)
     ]
