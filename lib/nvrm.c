@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cuda_pages.h"
 #include "errors.h"
 #include "nvrm.h"
 #include "nvrm_gpu.h"

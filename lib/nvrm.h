@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cuda_pages.h"
 #include "rtxg.h"
 
 /* 0, or the error for which a call on this timeline cannot be made. */
@@ -15,16 +16,8 @@ int rtx_lib_timeline_check(rtx_timeline_t timeline);
 /* The next number of the timeline's own counting. */
 uint32_t rtx_lib_timeline_next(rtx_timeline_t timeline);
 
-/* A page that CUDA writes to for a timeline, and knows from rtx_timeline_signal(); 0: none. */
-struct cuda_page {
-	uintptr_t at;
-	struct cuda_page *next;
-};
+/* What CUDA knows of the timeline's word. */
 struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t timeline);
-/* nvrm_cuda.c: no stream writes to it any more. False: CUDA still holds it, so it has to stay. */
-bool rtx_lib_cuda_forget(struct cuda_page *page);
-/* A forked child has none. */
-void rtx_lib_cuda_fork_child(void);
 
 /*
  * What another process needs to see the timeline's word, and when to look: memory is a memfd of one

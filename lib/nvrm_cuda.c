@@ -1,123 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * nvrm_cuda.c - lets a stream of the program's own CUDA write a timeline's word. librtxg does not
- * link CUDA: the functions are those of the library that the program has loaded. May not: make a
- * context, wait, or load CUDA itself.
+ * nvrm_cuda.c - lets a stream of the program's own CUDA write a timeline's next number. May not:
+ * speak to CUDA (cuda_pages.c does), or wait.
  */
-#include <dlfcn.h>
-#include <pthread.h>
-
+#include "cuda_pages.h"
 #include "errors.h"
 #include "nvrm.h"
 #include "rtxg_nvrm.h"
-
-#define ALREADY_REGISTERED 712 /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
-#define NOT_REGISTERED	   713 /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
-#define FOR_ALL_CONTEXTS   1u  /* CU_MEMHOSTREGISTER_PORTABLE */
-#define FOR_THE_GPU	   2u  /* CU_MEMHOSTREGISTER_DEVICEMAP */
-#define PAGE_BYTES	   4096u
-
-static struct {
-	int (*host_register)(void *, size_t, unsigned int);
-	int (*host_unregister)(void *);
-	int (*host_pointer)(unsigned long long *, void *, unsigned int);
-	int (*stream_write)(void *, unsigned long long, uint32_t, unsigned int);
-} cuda;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool found;
-/* Of timelines that have signalled: pages that CUDA knows from us. */
-static struct cuda_page *pages;
-
-static int find(void)
-{
-	void *library = found ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-
-	if (found)
-		return 0;
-	if (!library)
-		return rtx_lib_failed(-ENOENT,
-				      "this program has not loaded CUDA (libcuda.so.1); write the "
-				      "timeline's word by the program's own GPU API");
-	*(void **)&cuda.host_register = dlsym(library, "cuMemHostRegister_v2");
-	*(void **)&cuda.host_unregister = dlsym(library, "cuMemHostUnregister");
-	*(void **)&cuda.host_pointer = dlsym(library, "cuMemHostGetDevicePointer_v2");
-	*(void **)&cuda.stream_write = dlsym(library, "cuStreamWriteValue32_v2");
-	dlclose(library); /* the program keeps it */
-	if (!cuda.host_register || !cuda.host_unregister || !cuda.host_pointer ||
-	    !cuda.stream_write)
-		return rtx_lib_failed(-ENOENT, "this program's CUDA lacks cuStreamWriteValue32_v2, "
-					       "which came with CUDA 11.7; take a newer driver");
-	found = true;
-	return 0;
-}
-
-static bool is_ours(uintptr_t at)
-{
-	for (const struct cuda_page *p = pages; p; p = p->next)
-		if (p->at == at)
-			return true;
-	return false;
-}
-
-/* Where the GPU finds the word: 0, or CUDA's error. */
-static int place_of(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at)
-{
-	uintptr_t here = (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
-	/* A registered page is one for all contexts, and asking again costs little. */
-	int error = cuda.host_pointer(at, (void *)(uintptr_t)word, 0);
-	bool ours = false;
-
-	if (error) {
-		error = cuda.host_register((void *)here, PAGE_BYTES,
-					   FOR_ALL_CONTEXTS | FOR_THE_GPU);
-		ours = !error;
-		if (!error || error == ALREADY_REGISTERED)
-			error = cuda.host_pointer(at, (void *)(uintptr_t)word, 0);
-	}
-	if (!page->at && (ours || is_ours(here))) {
-		page->at = here;
-		page->next = pages;
-		pages = page;
-	}
-	return error;
-}
-
-/*
- * CUDA keeps a registered page, and would write to it for whatever stands at its address later: to
- * the word of the next timeline, say, which would not see it.
- */
-bool rtx_lib_cuda_forget(struct cuda_page *page)
-{
-	int error = 0;
-
-	pthread_mutex_lock(&lock);
-	if (page->at) {
-		for (struct cuda_page **p = &pages; *p; p = &(*p)->next)
-			if (*p == page) {
-				*p = page->next;
-				break;
-			}
-		if (!is_ours(page->at))
-			error = cuda.host_unregister((void *)page->at);
-		page->at = 0;
-	}
-	pthread_mutex_unlock(&lock);
-	return !error || error == NOT_REGISTERED;
-}
-
-void rtx_lib_cuda_fork_child(void)
-{
-	pages = NULL;
-	pthread_mutex_init(&lock, NULL);
-}
 
 int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 {
 	unsigned long long at = 0;
 	volatile uint32_t *word;
 	uint32_t next;
-	int ret, error;
+	int ret;
 
 	rtx_lib_forget_error();
 	ret = rtx_lib_timeline_check(timeline);
@@ -126,30 +22,17 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 	if (!value)
 		return rtx_lib_failed(-EINVAL,
 				      "there is no place for the value: the pointer is NULL");
-	pthread_mutex_lock(&lock);
+	rtx_lib_cuda_lock();
 	/* Who closes it from now on waits for the lock: CUDA learns of no page that has gone. */
 	word = rtx_timeline_word(timeline);
-	ret = word ? find() : -EBADF;
-	if (!ret) {
-		error = place_of(rtx_lib_timeline_page(timeline), word, &at);
-		if (error)
-			ret = rtx_lib_failed(-EIO,
-					     "CUDA cannot write to the word at %p (error %d of "
-					     "cuMemHostRegister); has this thread a context?",
-					     (void *)(uintptr_t)word, error);
-	}
+	ret = word ? rtx_lib_cuda_place(rtx_lib_timeline_page(timeline), word, &at) : -EBADF;
 	if (!ret) {
 		/* Numbers are given and queued in one order: both under the lock. */
 		next = rtx_lib_timeline_next(timeline);
-		error = cuda.stream_write(stream, at, next, 0);
-		if (error)
-			ret = rtx_lib_failed(-EIO,
-					     "CUDA refused the write to the stream (error %d of "
-					     "cuStreamWriteValue32)",
-					     error);
-		else
+		ret = rtx_lib_cuda_write(stream, at, next);
+		if (!ret)
 			*value = next;
 	}
-	pthread_mutex_unlock(&lock);
+	rtx_lib_cuda_unlock();
 	return ret;
 }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cuda_pages.c - which pages the program's CUDA writes to for timelines. librtxg does not link CUDA:
+ * the functions are those of the library that the program has loaded. May not: make a context,
+ * wait, or load CUDA itself.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "cuda_pages.h"
+#include "errors.h"
+
+#define ALREADY_REGISTERED 712 /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
+#define NOT_REGISTERED	   713 /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
+#define FOR_ALL_CONTEXTS   1u  /* CU_MEMHOSTREGISTER_PORTABLE */
+#define FOR_THE_GPU	   2u  /* CU_MEMHOSTREGISTER_DEVICEMAP */
+#define PAGE_BYTES	   4096u
+
+static struct {
+	int (*host_register)(void *, size_t, unsigned int);
+	int (*host_unregister)(void *);
+	int (*host_pointer)(unsigned long long *, void *, unsigned int);
+	int (*stream_write)(void *, unsigned long long, uint32_t, unsigned int);
+} cuda;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool found;
+/* Of timelines that have signalled: pages that CUDA knows from us. */
+static struct cuda_page *pages;
+
+static int find(void)
+{
+	void *library = found ? NULL : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	if (found)
+		return 0;
+	if (!library)
+		return rtx_lib_failed(-ENOENT,
+				      "this program has not loaded CUDA (libcuda.so.1); write the "
+				      "timeline's word by the program's own GPU API");
+	*(void **)&cuda.host_register = dlsym(library, "cuMemHostRegister_v2");
+	*(void **)&cuda.host_unregister = dlsym(library, "cuMemHostUnregister");
+	*(void **)&cuda.host_pointer = dlsym(library, "cuMemHostGetDevicePointer_v2");
+	*(void **)&cuda.stream_write = dlsym(library, "cuStreamWriteValue32_v2");
+	dlclose(library); /* the program keeps it */
+	if (!cuda.host_register || !cuda.host_unregister || !cuda.host_pointer ||
+	    !cuda.stream_write)
+		return rtx_lib_failed(-ENOENT, "this program's CUDA lacks cuStreamWriteValue32_v2, "
+					       "which came with CUDA 11.7; take a newer driver");
+	found = true;
+	return 0;
+}
+
+static bool is_ours(uintptr_t at)
+{
+	for (const struct cuda_page *p = pages; p; p = p->next)
+		if (p->at == at)
+			return true;
+	return false;
+}
+
+/* 0, or CUDA's error. */
+static int place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at)
+{
+	uintptr_t here = (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
+	/* A registered page is one for all contexts, and asking again costs little. */
+	int error = cuda.host_pointer(at, (void *)(uintptr_t)word, 0);
+	bool ours = false;
+
+	if (error) {
+		error = cuda.host_register((void *)here, PAGE_BYTES,
+					   FOR_ALL_CONTEXTS | FOR_THE_GPU);
+		ours = !error;
+		if (!error || error == ALREADY_REGISTERED)
+			error = cuda.host_pointer(at, (void *)(uintptr_t)word, 0);
+	}
+	if (!page->at && (ours || is_ours(here))) {
+		page->at = here;
+		page->next = pages;
+		pages = page;
+	}
+	return error;
+}
+
+void rtx_lib_cuda_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void rtx_lib_cuda_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at)
+{
+	int ret = find();
+	int error = ret ? 0 : place(page, word, at);
+
+	if (error)
+		ret = rtx_lib_failed(-EIO,
+				     "CUDA cannot write to the word at %p (error %d of "
+				     "cuMemHostRegister); has this thread a context?",
+				     (void *)(uintptr_t)word, error);
+	return ret;
+}
+
+int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value)
+{
+	int error = cuda.stream_write(stream, at, value, 0);
+
+	return error ? rtx_lib_failed(-EIO,
+				      "CUDA refused the write to the stream (error %d of "
+				      "cuStreamWriteValue32)",
+				      error)
+		     : 0;
+}
+
+/*
+ * CUDA keeps a registered page, and would write to it for whatever stands at its address later: to
+ * the word of the next timeline, say, which would not see it.
+ */
+bool rtx_lib_cuda_forget(struct cuda_page *page)
+{
+	int error = 0;
+
+	pthread_mutex_lock(&lock);
+	if (page->at) {
+		for (struct cuda_page **p = &pages; *p; p = &(*p)->next)
+			if (*p == page) {
+				*p = page->next;
+				break;
+			}
+		if (!is_ours(page->at))
+			error = cuda.host_unregister((void *)page->at);
+		page->at = 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return !error || error == NOT_REGISTERED;
+}
+
+void rtx_lib_cuda_fork_child(void)
+{
+	pages = NULL;
+	pthread_mutex_init(&lock, NULL);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cuda_pages.h - pages that the program's CUDA writes to for timelines. Not installed.
+ */
+#ifndef RTX_LIB_CUDA_PAGES_H
+#define RTX_LIB_CUDA_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Of a timeline: the page of its word, which CUDA knows from us; 0: none. */
+struct cuda_page {
+	uintptr_t at;
+	struct cuda_page *next;
+};
+
+/* Around the next two, and what must not change between them: no page is forgotten then. */
+void rtx_lib_cuda_lock(void);
+void rtx_lib_cuda_unlock(void);
+/* Where the GPU finds the word: -ENOENT no CUDA, -EIO CUDA cannot write there. */
+int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at);
+/* Lets a stream write there, behind what it has been given: -EIO CUDA refused. */
+int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value);
+/* No stream writes to it any more. False: CUDA still holds it, so it has to stay. */
+bool rtx_lib_cuda_forget(struct cuda_page *page);
+/* A forked child has none. */
+void rtx_lib_cuda_fork_child(void);
+
+#endif
