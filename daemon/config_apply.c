@@ -243,7 +243,8 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 {
 	struct daemon *d = c->daemon;
 	struct vgpu *vgpu = objects_vgpu_find(d, w->vgpu.name), next;
-	char why[512];
+	char why[512], lost[512];
+	bool breaks;
 	int error;
 
 	next = w->vgpu;
@@ -259,6 +260,8 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 	next.configured = true;
 	next.creator = -1;
 	next.daemon = d;
+	/* Whose bound goes with it is known only before it is in force. */
+	breaks = backend_admit(d, vgpu, &next, lost, sizeof(lost), NULL) == -EBUSY;
 	d->configuring = true;
 	if (vgpu) {
 		struct vgpu before = *vgpu;
@@ -294,6 +297,8 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 		config_say(c, true, "%s: %s", w->vgpu.source, why);
 		return;
 	}
+	if (breaks)
+		config_say(c, false, "%s: %s", w->vgpu.source, lost);
 	if (!bound_is_kept(d, vgpu, why, sizeof(why)))
 		config_say(c, false, "%s: GPULatencySec=: %s", w->vgpu.source, why);
 	vgpu->persistent = persist_exists(d, vgpu->name);

@@ -148,6 +148,22 @@ def test_a_bound_below_what_the_card_can_do_is_refused_with_the_best(gpu: Gpu) -
     assert vgpu(gpu.daemon, "chat")["latency_ns"] >= refused["limit"]
 
 
+def test_a_file_that_breaks_the_bound_of_another_says_whose(gpu: Gpu) -> None:
+    """A request is refused then. A file comes into force, and the reload names who loses by it."""
+    gpu.start()
+    others = [gpu.process() for _ in range(3)]
+    wait_for("all are governed", lambda: all(gpu.of(pid) for pid in others))
+    best = gpu.daemon.ask("vgpu-create", vgpu="chat", latency_ns=100_000)["limit"]
+    best += -best % 10_000
+    assert gpu.daemon.ask("vgpu-create", vgpu="chat", latency_ns=best)["ok"]
+    refused = gpu.daemon.ask("vgpu-create", vgpu="voice", latency_ns=10 * best)
+    assert refused["error"] == "EBUSY" and "vGPU chat would lose its bound" in refused["message"]
+    gpu.daemon.write_config(f"[VGPU voice]\nGPULatencySec={best // 100}us\n")
+    reply = gpu.daemon.ask("reload")
+    assert any("voice" in m and "vGPU chat would lose its bound" in m for m in reply["messages"]), reply
+    assert reply["errors"] == 0 and vgpu(gpu.daemon, "voice")["latency_ns"] == 10 * best
+
+
 def test_a_bound_for_one_run_and_by_number_only_where_it_is_alone(gpu: Gpu) -> None:
     """`rtxg run --latency` makes a vGPU for the run; `rtxg set -p --latency` refuses where others would be changed too."""
     gpu.start(RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
