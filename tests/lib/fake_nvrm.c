@@ -72,7 +72,7 @@ static void raise_all(uint32_t index)
 {
 	uint64_t one = 1;
 
-	fake_nvrm.interrupts++;
+	__atomic_add_fetch(&fake_nvrm.interrupts, 1, __ATOMIC_RELAXED);
 	if (told(&fake_nvrm.no_interrupts))
 		return;
 	for (int i = 0; i < OBJECTS; i++)
