@@ -124,11 +124,14 @@ static int check(const struct rtx_nvrm *nvrm)
 
 int rtx_lib_timeline_check(rtx_timeline_t t)
 {
+	const struct rtx_nvrm *n;
+
 	if (!t)
 		return rtx_lib_failed(-EINVAL, "the timeline is NULL; rtx_nvrm_timeline gives one");
-	if (!load(&t->nvrm) || load(&t->closing))
+	n = load(&t->nvrm);
+	if (!n || load(&t->closing))
 		return rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
-	return check(t->nvrm);
+	return check(n);
 }
 
 /* --- opening and closing ---------------------------------------------------------------------- */
