@@ -201,7 +201,8 @@ static void describe(const struct cpu_now *now, const struct blame *b, uint64_t 
 {
 	int top = (now->irqs < NESTED ? now->irqs : NESTED) - 1;
 	bool woken = c->awake || (b->woken_ns && at >= b->woken_ns);
-	bool on_cpu = now->switched && now->pid == c->pid; /* it may be preempted again */
+	/* it may be preempted again; or its timer came before it had gone to sleep */
+	bool on_cpu = now->known && now->pid == c->pid && (now->switched || c->awake);
 	bool last = b->switched_ns && at >= b->switched_ns;
 
 	memset(part, 0, sizeof(*part));

@@ -41,6 +41,15 @@ struct gpu_late {
 	struct gpu_cycle cycle;
 };
 
+/* The longest launch of a time, and where its time went. */
+struct gpu_longest {
+	bool found;
+	struct gpu_cycle cycle;
+	struct split_part parts[SPLIT_PARTS];
+	char holders[SPLIT_PARTS][32];
+	int part_count;
+};
+
 enum gpu_late_state {
 	GPU_LATE_NONE,
 	GPU_LATE_WRITTEN,
@@ -59,11 +68,7 @@ struct gpu {
 	struct gpu_late late[2];
 	int warm; /* launches before those that count */
 	/* of the main thread */
-	struct gpu_cycle worst;
-	bool found;
-	struct split_part parts[SPLIT_PARTS];
-	char holders[SPLIT_PARTS][32];
-	int part_count;
+	struct gpu_longest line, whole; /* since the last line of --each, and of the run */
 	bool logging;
 	struct nv_rm rm;
 	struct nv_rm_gpu devices[RM_GPUS_MAX];
@@ -237,8 +242,14 @@ static size_t around(const struct gpu *g, const struct gpu_cycle *c, struct spli
 	return count;
 }
 
+static uint64_t whole_ns(const struct gpu_longest *longest)
+{
+	return longest->cycle.times.done_ns - longest->cycle.times.launch_ns;
+}
+
 void gpu_collect(struct gpu *g)
 {
+	struct gpu_longest *line = &g->line;
 	static struct split_switch window[4096];
 	struct gpu_late *place = g->late;
 	size_t count = 0;
@@ -249,23 +260,25 @@ void gpu_collect(struct gpu *g)
 		place++;
 	if (place == g->late + 2)
 		return;
-	g->worst = place->cycle;
-	g->found = true;
+	line->cycle = place->cycle;
+	line->found = true;
 	atomic_store(&place->state, GPU_LATE_NONE);
 	if (g->logging)
-		count = around(g, &g->worst, window, sizeof(window) / sizeof(window[0]));
-	g->part_count = split_cycle(&g->worst.times, window, count, g->parts);
-	for (int i = 0; i < g->part_count; i++) {
+		count = around(g, &line->cycle, window, sizeof(window) / sizeof(window[0]));
+	line->part_count = split_cycle(&line->cycle.times, window, count, line->parts);
+	for (int i = 0; i < line->part_count; i++) {
 		char path[64];
 
-		g->holders[i][0] = 0;
-		if (g->parts[i].kind != SPLIT_HELD)
+		line->holders[i][0] = 0;
+		if (line->parts[i].kind != SPLIT_HELD)
 			continue;
-		snprintf(path, sizeof(path), "/proc/%u/comm", g->parts[i].pid);
-		if (undo_read_line(path, g->holders[i], sizeof(g->holders[i])) <= 0)
-			strcpy(g->holders[i], "?");
-		text_clean(g->holders[i]);
+		snprintf(path, sizeof(path), "/proc/%u/comm", line->parts[i].pid);
+		if (undo_read_line(path, line->holders[i], sizeof(line->holders[i])) <= 0)
+			strcpy(line->holders[i], "?");
+		text_clean(line->holders[i]);
 	}
+	if (!g->whole.found || whole_ns(line) > whole_ns(&g->whole))
+		g->whole = *line;
 }
 
 static double mean_us(const struct gpu_stage *s)
@@ -273,20 +286,21 @@ static double mean_us(const struct gpu_stage *s)
 	return s->count ? (double)s->sum_ns / (double)s->count / 1e3 : 0;
 }
 
-static void part_text(const struct gpu *g, int i, char *text, size_t size)
+static void part_text(const struct gpu_longest *of, int i, char *text, size_t size)
 {
-	const struct split_part *part = &g->parts[i];
+	const struct split_part *part = &of->parts[i];
 
 	if (part->kind == SPLIT_HELD)
-		snprintf(text, size, "%s %s %u", split_words(part->kind), g->holders[i], part->pid);
+		snprintf(text, size, "%s %s %u", split_words(part->kind), of->holders[i],
+			 part->pid);
 	else
 		snprintf(text, size, "%s", split_words(part->kind));
 }
 
 void gpu_show(struct gpu *g, FILE *out)
 {
-	const struct split_cycle *c = &g->worst.times;
-	uint64_t whole = c->done_ns - c->launch_ns;
+	const struct gpu_longest *longest = &g->whole;
+	uint64_t whole = whole_ns(longest);
 	char text[128];
 
 	fprintf(out, "# %s\n", launcher_name(g->launcher));
@@ -296,15 +310,15 @@ void gpu_show(struct gpu *g, FILE *out)
 		mean_us(&g->wait), (double)g->wait.max_ns / 1e3, mean_us(&g->execution),
 		(double)g->execution.max_ns / 1e3, mean_us(&g->completion),
 		(double)g->completion.max_ns / 1e3);
-	if (!g->found)
+	if (!longest->found)
 		return;
 	fprintf(out, "# The longest launch: %.1f us (the GPU's clock is known to %.1f us)\n",
-		(double)whole / 1e3, (double)g->worst.error_ns / 1e3);
-	for (int i = 0; i < g->part_count; i++) {
-		part_text(g, i, text, sizeof(text));
+		(double)whole / 1e3, (double)longest->cycle.error_ns / 1e3);
+	for (int i = 0; i < longest->part_count; i++) {
+		part_text(longest, i, text, sizeof(text));
 		fprintf(out, "# %5.1f %% %9.1f us  %s\n",
-			whole ? 100.0 * (double)g->parts[i].ns / (double)whole : 0,
-			(double)g->parts[i].ns / 1e3, text);
+			whole ? 100.0 * (double)longest->parts[i].ns / (double)whole : 0,
+			(double)longest->parts[i].ns / 1e3, text);
 	}
 }
 
@@ -314,25 +328,52 @@ static json_t *stage_json(const struct gpu_stage *s)
 			 "max_us", (double)s->max_ns / 1e3);
 }
 
-json_t *gpu_json(struct gpu *g)
+static json_t *parts_json(const struct gpu_longest *of)
 {
-	const struct split_cycle *c = &g->worst.times;
-	uint64_t whole = c->done_ns - c->launch_ns;
+	uint64_t whole = whole_ns(of);
 	json_t *parts = json_array();
 	char text[128];
 
-	for (int i = 0; i < g->part_count; i++) {
-		part_text(g, i, text, sizeof(text));
+	for (int i = 0; i < of->part_count; i++) {
+		part_text(of, i, text, sizeof(text));
 		json_array_append_new(
 			parts,
 			json_pack("{s:s, s:f, s:f, s:I, s:s}", "what", text, "us",
-				  (double)g->parts[i].ns / 1e3, "percent",
-				  whole ? 100.0 * (double)g->parts[i].ns / (double)whole : 0.0,
-				  "pid", (json_int_t)g->parts[i].pid, "command", g->holders[i]));
+				  (double)of->parts[i].ns / 1e3, "percent",
+				  whole ? 100.0 * (double)of->parts[i].ns / (double)whole : 0.0,
+				  "pid", (json_int_t)of->parts[i].pid, "command", of->holders[i]));
 	}
+	return parts;
+}
+
+json_t *gpu_json(struct gpu *g)
+{
 	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:{s:f, s:f, s:o}}", "name",
 			 launcher_name(g->launcher), "log", g->logging, "begin",
 			 stage_json(&g->wait), "execution", stage_json(&g->execution), "completion",
-			 stage_json(&g->completion), "worst", "latency_us", (double)whole / 1e3,
-			 "clock_error_us", (double)g->worst.error_ns / 1e3, "parts", parts);
+			 stage_json(&g->completion), "worst", "latency_us",
+			 (double)whole_ns(&g->whole) / 1e3, "clock_error_us",
+			 (double)g->whole.cycle.error_ns / 1e3, "parts", parts_json(&g->whole));
+}
+
+json_t *gpu_line_json(struct gpu *g)
+{
+	const struct gpu_longest *line = &g->line;
+	char text[128] = "";
+	int most = 0;
+	json_t *one;
+
+	if (!line->found)
+		return NULL;
+	for (int i = 1; i < line->part_count; i++)
+		if (line->parts[i].ns > line->parts[most].ns)
+			most = i;
+	if (line->part_count)
+		part_text(line, most, text, sizeof(text));
+	one = json_pack("{s:i, s:f, s:f, s:s, s:s, s:o}", "thread", g->probe->number, "latency_us",
+			(double)whole_ns(line) / 1e3, "clock_error_us",
+			(double)line->cycle.error_ns / 1e3, "culprit", text, "record", "", "parts",
+			parts_json(line));
+	g->line.found = false;
+	return one;
 }

@@ -28,5 +28,10 @@ void gpu_collect(struct gpu *g);
 void gpu_show(struct gpu *g, FILE *out);
 /* A new reference. */
 json_t *gpu_json(struct gpu *g);
+/*
+ * The longest launch since the last call, as recorder_worst_json has a wake-up; NULL: there was
+ * none.
+ */
+json_t *gpu_line_json(struct gpu *g);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "kernel.h"
 #include "latency.skel.h"
+#include "order.h"
 #include "symbols.h"
 
 #define LINKS 64
@@ -411,22 +412,6 @@ static int decode(const struct latency_record *r, struct event *e)
 	return 1;
 }
 
-/* Is it the begin of an interrupt? */
-static int begins(const struct event *e)
-{
-	return e->type == EVENT_VECTOR || e->type == EVENT_IRQ;
-}
-
-static int by_time(const void *a, const void *b)
-{
-	const struct event *x = a, *y = b;
-
-	if (x->ns != y->ns)
-		return x->ns < y->ns ? -1 : 1;
-	/* the first timer of an interrupt tells of its begin: that comes first */
-	return begins(y) - begins(x);
-}
-
 static bool capture_open(struct kernel_capture *capture)
 {
 	if (!capture->events)
@@ -452,7 +437,7 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 	/*
 	 * an interrupt between the taking of a place and of the time; and the begins of interrupts
 	 */
-	qsort(capture->events, (size_t)capture->count, sizeof(*capture->events), by_time);
+	order_events(capture->events, capture->count);
 	capture->alone = c->begun_ns[bank] != 0;
 	capture->whole = !first && capture->alone && c->begun_ns[bank] == capture->expected_ns;
 	if (first)

@@ -127,7 +127,7 @@ static void ready(struct probe *probes, int count)
 /* For --each: what was counted since the last line. */
 static int print_line(struct run *run)
 {
-	json_t *threads = json_array(), *root;
+	json_t *threads = json_array(), *root, *worst, *launch;
 	struct histogram now;
 	uint64_t at = rtxg_now_ns();
 	char began[40];
@@ -137,6 +137,8 @@ static int print_line(struct run *run)
 
 	if (run->recorder)
 		recorder_collect(run->recorder);
+	if (run->gpu)
+		gpu_collect(run->gpu);
 	for (int i = 0; i < run->count; i++) {
 		struct probe *p = &run->probes[i];
 		uint64_t most = __atomic_exchange_n(&p->recent_ns, 0, __ATOMIC_RELAXED);
@@ -152,11 +154,18 @@ static int print_line(struct run *run)
 						"observed", show_histogram_json(&now)));
 		histogram_close(&now);
 	}
+	worst = run->recorder ? recorder_worst_json(run->recorder)
+		: run->gpu    ? json_pack("{s:[], s:[]}", "own", "others")
+			      : json_null();
+	if (run->gpu) {
+		launch = gpu_line_json(run->gpu);
+		if (launch)
+			json_array_append_new(json_object_get(worst, "own"), launch);
+	}
 	strftime(began, sizeof(began), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&when, &parts));
 	root = json_pack("{s:i, s:s, s:I, s:f, s:o, s:o}", "format", 1, "ended", began, "ended_s",
 			 (json_int_t)when, "seconds", (double)(at - run->line_ns) / 1e9, "threads",
-			 threads, "worst",
-			 run->recorder ? recorder_worst_json(run->recorder) : json_null());
+			 threads, "worst", worst);
 	run->line_ns = at;
 	if (run->recorder)
 		recorder_forget(run->recorder);

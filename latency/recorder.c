@@ -62,6 +62,7 @@ static void late(struct probe *p, const struct probe_worst *worst)
 				     .other_prio = EVENT_NO_PRIO };
 	uint64_t one = 1;
 
+	memcpy(self.comm, wake->comm, sizeof(self.comm));
 	kernel_keep(t->recorder->kernel, t->late, wake->due_ns == worst->expected_ns ? wake : &self,
 		    worst->expected_ns, worst->ran_ns);
 	if (write(t->recorder->event, &one, sizeof(one)) < 0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes.util
+import json
 import subprocess
 import time
 
@@ -37,6 +38,26 @@ def test_the_parts_of_the_longest_launch_are_the_whole() -> None:
     assert sum(part["us"] for part in parts) == pytest.approx(gpu["worst"]["latency_us"], abs=0.01)
     assert sum(part["percent"] for part in parts) == pytest.approx(100, abs=0.01)
     assert gpu["name"].startswith("OpenCL: ")
+
+
+@pytest.mark.parametrize("words", [[], ["--user-only"]], ids=["kernel", "user only"])
+def test_each_line_has_the_longest_launch_of_its_time(words: list[str]) -> None:
+    """With its parts and the longest of them: what a record of months keeps of it."""
+    done = latency("--gpu=opencl", "-q", "-D", "1", "-i", "2000", "--each", "0.3s", *words)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) >= 2
+    most = max(line["threads"][0]["observed"]["max_us"] for line in lines)
+    for line in lines:
+        seen, own = line["threads"][0]["observed"], line["worst"]["own"]
+        if seen["count"] < 5:  # a launch that ends while its line is made is in the next one
+            continue
+        (one,) = own
+        assert one["thread"] == 0
+        whole = sum(part["us"] for part in one["parts"])
+        assert whole == pytest.approx(one["latency_us"], abs=0.01)
+        assert one["culprit"] == max(one["parts"], key=lambda part: part["us"])["what"]
+        assert one["latency_us"] <= most + 0.01
 
 
 def test_the_threshold_ends_it() -> None:

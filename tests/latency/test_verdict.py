@@ -104,6 +104,28 @@ def test_bandwidth_is_to_blame_where_memory_load_makes_it_late() -> None:
     assert verdict.reason == ""
 
 
+#: the latest wake-up of 80 us, where 12 us are the maximum without load
+LATE = [
+    ([("preemption off", 70.0), ("timer", 10.0)], False, "The reason is locking"),
+    ([("softirq", 40.0), ("interrupt", 35.0), ("switch", 5.0)], False, "The reason is interrupts"),
+    ([("timer", 40.0), ("switch", 20.0), ("preemption off", 20.0)], True, "Bandwidth: yes"),
+    ([("stalled", 70.0), ("timer", 10.0)], None, "Bandwidth: not decided"),
+    ([("outside", 30.0), ("preemption off", 30.0), ("timer", 20.0)], None, "30 us of them"),
+]
+
+
+@pytest.mark.parametrize(("parts", "bandwidth", "said"), LATE)
+def test_bandwidth_is_to_blame_where_nothing_else_held_the_cpu(
+    parts: list[tuple[str, float]], bandwidth: bool | None, said: str
+) -> None:
+    """A lock that the load's own system call holds is none of the bus."""
+    each = [{"kind": kind, "us": us, "what": kind} for kind, us in parts]
+    late = Row("above L3", max_us=80, parts=each)
+    verdict = judge([Row(max_us=12), late])
+    assert verdict.bandwidth is bandwidth
+    assert said in " ".join(verdict.sentences)
+
+
 def test_noise_of_the_machine_is_no_reason() -> None:
     """Two runs without load that differ by as much as a load does; and a host that takes the CPU away."""
     outside = [{"kind": "outside", "us": 90.0, "what": "timer late while user code ran"}]

@@ -440,6 +440,30 @@ static void a_task_that_had_not_slept_is_its_own_culprit(void **state)
 	assert_int_equal(part(&b, BLAME_INTERRUPT)->ns, 50 * US);
 }
 
+/* Its timer came, late, when it had asked for it and had not gone to sleep: it was never off. */
+static void a_task_whose_timer_comes_before_its_sleep_is_its_own_culprit(void **state)
+{
+	struct event e[] = {
+		named(at(1440, EVENT_VECTOR, 7), "local timer", 236),
+		named(at(1440, EVENT_TIMER, 7), "", 1000 * US),
+		of(at(1440, EVENT_WAKING, 7), 7),
+		at(1460, EVENT_VECTOR_DONE, 7),
+	};
+	struct blame_case c = { .pid = 7,
+				.expected_ns = 1000 * US,
+				.ran_ns = 1500 * US,
+				.awake = true,
+				.whole = true };
+	struct blame b;
+
+	assert_int_equal(blame_find(e, 4, &c, &b), 0);
+	assert_int_equal(sum(&b), 500 * US);
+	assert_int_equal(b.parts[0].kind, BLAME_SELF);
+	assert_int_equal(b.parts[0].ns, 440 * US);
+	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 0);
+	assert_int_equal(part(&b, BLAME_TIMER)->ns, 20 * US);
+}
+
 static void what_no_event_shows_is_said_to_be_unseen(void **state)
 {
 	struct event e[] = {
@@ -572,6 +596,7 @@ int main(void)
 		cmocka_unit_test(a_softirq_after_the_timer_is_named),
 		cmocka_unit_test(an_nmi_takes_its_time_from_what_it_interrupted),
 		cmocka_unit_test(a_task_that_had_not_slept_is_its_own_culprit),
+		cmocka_unit_test(a_task_whose_timer_comes_before_its_sleep_is_its_own_culprit),
 		cmocka_unit_test(what_no_event_shows_is_said_to_be_unseen),
 		cmocka_unit_test(a_wake_up_by_another_cpu_is_cut_where_it_came),
 		cmocka_unit_test(a_case_that_cannot_be_answered_is_refused),
