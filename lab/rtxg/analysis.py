@@ -740,12 +740,30 @@ def _never_late(
     return asked
 
 
-def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
+def _least(most: int, enough: Callable[[int], bool]) -> int | None:
+    """A number from 1 to ``most`` that is enough where the one before it is not, in few questions: the
+    least one if more never harms; None if none was found."""
+    low, high = 0, 1
+    while not enough(min(high, most)):
+        if high >= most:
+            return None
+        low, high = high, 2 * high
+    high = min(high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def what_would_fix(
+    analysis: Analysis, *, progress: Callable[[str], None] = lambda what: None, **options: object
+) -> list[str]:
     """Single changes after which the analysis would succeed, most gentle first.
 
     Tried by running the analysis again: a GPU more a cluster, CPUs more, less demand of the tasks that
     fail.  Other handling of interrupts is not among them: no kernel under rtxg has it.
 
+    :param progress: called with the change that is being tried, and what is being worked on.
     :param options: passed on to :func:`analyze`, as for the analysis itself.
     """
     if analysis.schedulable:
@@ -754,25 +772,32 @@ def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
     lock = "exact" if analysis.lock == "preemption" else analysis.lock
     base = {"interrupts": analysis.interrupts, "overheads": analysis.overheads, "lock": lock, **options}
 
-    def succeeds(candidate: TaskSet, **changed: object) -> bool:
-        return analyze(candidate, **{**base, **changed}).schedulable
+    def succeeds(what: str, candidate: TaskSet) -> bool:
+        return analyze(candidate, **base, progress=lambda step: progress(f"with {what}: {step}")).schedulable
 
     unassigned = tuple(replace(t, cluster=None) for t in taskset)
     platform = taskset.platform
     fixed = platform.scheduler == "P-FP"  # one GPU, and every task on its own CPU: nothing to add to
+
+    def enlarged(kind: str, extra: int) -> tuple[str, TaskSet]:
+        """So many more of a kind a cluster."""
+        number = getattr(platform, kind) + extra * platform.clusters
+        bigger = replace(platform, **{kind: number})
+        return f"{number} {kind.upper()[:-1]}s", TaskSet(unassigned, bigger, taskset.name)
+
     if any(t.uses_gpu for t in taskset) and not fixed:
-        for extra in range(1, len(taskset) + 1):
-            bigger = replace(platform, gpus=platform.gpus + extra * platform.clusters)
-            if succeeds(TaskSet(unassigned, bigger, taskset.name)):
-                found.append(f"{bigger.gpus} GPUs instead of {platform.gpus}")
-                break
-    if platform.clusters > 1 and not fixed and succeeds(TaskSet(unassigned, replace(platform, clusters=1), taskset.name)):
-        found.append("one cluster over all CPUs")
-    for extra in range(1, 0 if fixed else 2 * platform.cpus_per_cluster + 1):
-        bigger = replace(platform, cpus=platform.cpus + extra * platform.clusters)
-        if succeeds(TaskSet(unassigned, bigger, taskset.name)):
-            found.append(f"{bigger.cpus} CPUs instead of {platform.cpus}")
-            break
+        extra = _least(len(taskset), lambda extra: succeeds(*enlarged("gpus", extra)))
+        if extra is not None:
+            found.append(f"{enlarged('gpus', extra)[0]} instead of {platform.gpus}")
+    if platform.clusters > 1 and not fixed:
+        one = TaskSet(unassigned, replace(platform, clusters=1), taskset.name)
+        if succeeds("one cluster", one):
+            found.append("one cluster over all CPUs")
+    if not fixed:
+        most = 2 * platform.cpus_per_cluster
+        extra = _least(most, lambda extra: succeeds(*enlarged("cpus", extra)))
+        if extra is not None:
+            found.append(f"{enlarged('cpus', extra)[0]} instead of {platform.cpus}")
 
     def scaled(percent: int) -> TaskSet:
         keep = Fraction(percent, 100)
@@ -789,7 +814,7 @@ def what_would_fix(analysis: Analysis, **options: object) -> list[str]:
     low, high = 0, 100  # low percent of the demand succeeds (0: unknown), high fails
     while high - low > 1:
         middle = (low + high) // 2
-        if succeeds(scaled(middle)):
+        if succeeds(f"{100 - middle} % less demand", scaled(middle)):
             low = middle
         else:
             high = middle

@@ -23,6 +23,8 @@ from math import ceil
 
 import numpy as np
 
+from .exact import whole
+
 Number = Fraction | int
 
 
@@ -96,6 +98,46 @@ EXACT_REQUESTS, _EXACT_NODES = 12, 3000
 SEARCHED_REQUESTS, _SEARCHED_NODES = 24, 200
 
 
+#: So many requests of two queues are shared out again in all ways.
+_SHARED_OUT = 10
+
+
+def _even_queues(lengths: Sequence[Fraction], k: int) -> Fraction:
+    """The shortest queue of a good assignment, often the best: each request, the longest first, goes to
+    the shortest queue; then the shortest queue and another one share their requests anew, or where
+    these are many the shortest of them, for as long as that makes the shorter of the two longer."""
+    sizes, scale = whole(lengths)
+    queues: list[list[int]] = [[] for _ in range(k)]
+    for size in sorted(sizes, reverse=True):
+        min(queues, key=sum).append(size)
+    improved = True
+    while improved:
+        queues.sort(key=sum)
+        improved = any(_share_evenly(queues[0], queue) for queue in reversed(queues[1:]))
+    return Fraction(min(map(sum, queues)), scale)
+
+
+def _share_evenly(short: list[int], long: list[int]) -> bool:
+    """Make the shorter of two queues as long as can be; whether it is longer than it was."""
+    before, total = sum(short), sum(short) + sum(long)
+    free = sorted(short + long)[:_SHARED_OUT]
+    held = [short.copy(), long.copy()]
+    for size in free:
+        held[size not in held[0]].remove(size)
+    given = {0: []}  # what the first queue may get of them, by its sum
+    for size in free:
+        given |= {s + size: [*mine, size] for s, mine in given.items() if s + size not in given}
+    base = sum(held[0])
+    best = max(given, key=lambda s: (min(base + s, total - base - s), s))
+    if min(base + best, total - base - best) <= before:
+        return False
+    rest = free.copy()
+    for size in given[best]:
+        rest.remove(size)
+    short[:], long[:] = held[0] + given[best], held[1] + rest
+    return True
+
+
 @lru_cache(maxsize=4096)
 def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     if len(lengths) < k:
@@ -103,13 +145,11 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     if k == 1:
         return sum(lengths, Fraction(0))
     upper = kfmlp_capped(lengths, k)
-    queues = [Fraction(0)] * k
-    for length in lengths:  # longest first to the shortest queue: a good assignment, often the best
-        queues[queues.index(min(queues))] += length
+    known = _even_queues(lengths, k)
     exact = len(lengths) <= EXACT_REQUESTS
-    if min(queues) == upper:
+    if known == upper:
         return upper
-    if not exact and upper - min(queues) <= upper / 100:
+    if not exact and upper - known <= upper / 100:
         return upper
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import lil_array
@@ -134,7 +174,7 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
             constraints=LinearConstraint(
                 rows.tocsr(), np.append(np.zeros(k), np.ones(n)), np.append(np.full(k, np.inf), np.ones(n))
             ),
-            bounds=Bounds(np.append(np.zeros(columns - 1), float(min(queues) / longest) * (1 - 1e-9)), highest),
+            bounds=Bounds(np.append(np.zeros(columns - 1), float(known / longest) * (1 - 1e-9)), highest),
             integrality=np.append(np.ones(columns - 1), 0),
             options={
                 "node_limit": _EXACT_NODES if exact else _SEARCHED_NODES,
@@ -144,7 +184,7 @@ def _shortest_queue(lengths: tuple[Fraction, ...], k: int) -> Fraction:
     if exact and result.status == 0:
         assigned = np.round(result.x[:-1]).reshape(k, n)
         return max(
-            min(queues),
+            known,
             min(sum((length for length, x in zip(lengths, row, strict=True) if x), Fraction(0)) for row in assigned),
         )
     proven = getattr(result, "mip_dual_bound", None)

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_sets import task, taskset
 
-from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Platform, TaskSet, analyze, what_would_fix
+from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Platform, TaskSet, analysis, analyze, what_would_fix
 from rtxg.analysis import blocking_bounds
 from rtxg.tardiness import compliant_tardiness
 
@@ -251,3 +251,27 @@ def test_notebooks_get_a_table():
     assert text.count("<tr>") == 3
     assert "&lt;a&gt;" in text
     assert "not schedulable" in text
+
+
+def test_advice_asks_few_questions():
+    """One for each of 90 GPUs took minutes for sets of 300 tasks."""
+    for most in (1, 2, 3, 64, 100):
+        for least in (1, 2, 3, 44, 64, 99, 100, 101):
+            asked = []
+
+            def enough(number, least=least, asked=asked):
+                asked.append(number)
+                return number >= least
+
+            assert analysis._least(most, enough) == (least if least <= most else None)
+            assert len(asked) == len(set(asked)) <= 2 * most.bit_length()
+            assert max(asked) <= most
+
+
+def test_advice_says_what_it_tries():
+    tasks = [task(f"t{i}", 2000, 10_000, 1, 3000) for i in range(3)]
+    said = []
+    advice = what_would_fix(analyze(taskset(*tasks), interrupts="none"), progress=said.append)
+    assert "3 GPUs instead of 1" in advice
+    assert "with 2 GPUs: cluster 0: round 1" in said
+    assert any(words.startswith("with 50 % less demand: ") for words in said)

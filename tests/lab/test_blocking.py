@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 from itertools import product
 
@@ -96,3 +97,15 @@ def test_the_search_is_counted_in_nodes(monkeypatch):
 def test_many_requests_are_quick():
     lengths = list(range(1000, 1300))
     assert kfmlp_exact(lengths, 7) == kfmlp_capped(lengths, 7)
+
+
+def test_requests_that_spread_evenly_need_no_solver(monkeypatch):
+    """Each task of a set has others of its own: hundreds of searches were most of a verdict's time."""
+    import scipy.optimize
+
+    monkeypatch.setattr(scipy.optimize, "milp", None)
+    rng = random.Random(142)
+    for requests in (14, 20, 24):
+        for k in (2, 3, 4):
+            lengths = [rng.randint(500, 6000) for _ in range(requests)]
+            assert kfmlp_exact(lengths, k) == kfmlp_capped(lengths, k)

@@ -32,6 +32,18 @@ REASONS = {
 }
 
 
+#: of these, the ones in which something else than the memory bus keeps the task from the CPU
+NOT_THE_BUS = (
+    "interrupts off",
+    "preemption off",
+    "interrupt",
+    "softirq",
+    "nmi",
+    "higher priority",
+    "time slice",
+)
+
+
 @dataclass
 class Row:
     """One combination of loads."""
@@ -57,7 +69,7 @@ class Row:
 class Verdict:
     """Sentences with their evidence."""
 
-    bandwidth: bool | None  #: None: not measured
+    bandwidth: bool | None  #: None: not measured, or not told from what is outside the kernel
     device: bool | None
     reason: str  #: "locking", "interrupts", ..., or "" where the device is not to blame
     affinity: bool | None  #: does another core help?
@@ -92,11 +104,13 @@ def judge(rows: list[Row]) -> Verdict:
     worst_memory = _most(memory)
     bandwidth = None
     if worst_memory:
-        bandwidth = higher(worst_memory.max_us, base)
+        bandwidth, why = _bandwidth(worst_memory, base)
         said.append(
-            f"Bandwidth: {'yes' if bandwidth else 'no'}. With a memory load beyond the L3"
-            f"{_rate(worst_memory)} the maximum is {worst_memory.max_us:.0f} us."
+            f"Bandwidth: {'not decided' if bandwidth is None else 'yes' if bandwidth else 'no'}. "
+            f"With a memory load beyond the L3{_rate(worst_memory)} the maximum is "
+            f"{worst_memory.max_us:.0f} us."
         )
+        said += why
     with_device = [row for row in rows if row.device and not row.memory]
     device, reason, affinity = None, "", None
     worst = near = None
@@ -144,6 +158,24 @@ def judge(rows: list[Row]) -> Verdict:
             f"{f', and its host took {stolen / 1e3:.1f} ms' if stolen else ''}. Measure on bare metal before deciding."
         )
     return Verdict(bandwidth, device, reason, affinity, tuple(said))
+
+
+def _bandwidth(row: Row, base: float) -> tuple[bool | None, list[str]]:
+    """Does the memory bus make it late? Only if it stays late without what the CPU did otherwise."""
+    if not higher(row.max_us, base):
+        return False, []
+    kernel = sum(part["us"] for part in row.parts if part["kind"] in NOT_THE_BUS)
+    outside = sum(
+        part["us"] for part in row.parts if REASONS.get(part["kind"]) == "outside the kernel"
+    )
+    if not higher(row.max_us - kernel, base):
+        return False, _because(row)
+    if not higher(row.max_us - kernel - outside, base):
+        return None, [
+            f"{outside:.0f} us of them came from outside the kernel, where the bus, the firmware and "
+            "a hypervisor look the same."
+        ]
+    return True, []
 
 
 def _reason(row: Row) -> str:
