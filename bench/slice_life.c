@@ -58,9 +58,10 @@ struct scene {
 		.burst = 8, .pause_min_ns = 20 * MS, .pause_max_ns = 120 * MS           \
 	}
 /* steps of 20 ms, and a batch is prepared between two of them */
-#define STEPS                                                                          \
+#define STEPS(varies)                                                                  \
 	{                                                                              \
-		.kernel_ns = 40 * US, .launches = 500, .depth = 256, .cpu_ns = 14 * MS \
+		.kernel_ns = 40 * US, .launches = 500, .depth = 256, .vary = (varies), \
+		.cpu_ns = 14 * MS                                                      \
 	}
 /* 40 kernels, and the last of them is waited for */
 #define WAITS(kernel)                                                                 \
@@ -113,7 +114,7 @@ static const struct scene scenes[] = {
 	  .watched = 0,
 	  .entries = { { { .min_ppm = MIN(30), .latency_ns = 5 * MS }, DECODER },
 		       { { .min_ppm = MIN(20) }, WAITS(190 * US) },
-		       { { .min_ppm = MIN(20) }, STEPS },
+		       { { .min_ppm = MIN(20) }, STEPS(0) },
 		       { { .min_ppm = MIN(20) }, WAITS(250 * US) } },
 	  .idle_most = 2,
 	  .cpu_most = 9,
@@ -154,6 +155,24 @@ static const struct scene scenes[] = {
 		       { { .min_ppm = MIN(20) }, HOG(2 * MS, 8) } },
 	  .idle_most = 2,
 	  .work_least = 100 },
+	{ .name = "alike",
+	  .what = "steps that vary by 2 % beside a program that waits for its kernels now and then",
+	  .duration = 10 * S,
+	  .count = 3,
+	  .watched = -1,
+	  .entries = { { { .min_ppm = MIN(30) }, STEPS(2) },
+		       { { .min_ppm = MIN(20) }, WAITS(190 * US) },
+		       { { .min_ppm = MIN(20) }, STEPS(2) } },
+	  .idle_most = 0.6 },
+	{ .name = "uneven",
+	  .what = "the same with steps that vary by 20 %",
+	  .duration = 10 * S,
+	  .count = 3,
+	  .watched = -1,
+	  .entries = { { { .min_ppm = MIN(30) }, STEPS(20) },
+		       { { .min_ppm = MIN(20) }, WAITS(190 * US) },
+		       { { .min_ppm = MIN(20) }, STEPS(20) } },
+	  .idle_most = 1.6 },
 	{ .name = "chats",
 	  .what = "two chats with 20 % and 10 ms each beside two that always have work",
 	  .duration = 20 * S,

@@ -85,6 +85,7 @@ void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t 
 		sure = context->sign + context->grace > from ? context->sign + context->grace
 							     : from;
 	charge_work(s, context, sure - from);
+	s->busy += slice_excess(sure, more_of(from, s->idle_at));
 	context->doubt += upto - sure;
 	/* A cap is no matter of doubt: a program alone is never displaced, which would show it. */
 	s->tenants[context->tenant].cap_used += upto - sure;

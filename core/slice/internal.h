@@ -28,7 +28,7 @@
 
 /* 0.1 %: the smallest share that a tenant is reckoned with, so that nothing is divided by 0 */
 #define SHARE_MIN 1000u
-/* virtual time of the tenant furthest behind: far from 0, for charges taken back must not be lost */
+/* virtual time of the tenant furthest behind: far from 0, so charges taken back are not lost */
 #define VBASE (1ull << 40)
 /* the correction of a tenant's slices: how often, and its limits */
 #define GAIN_INTERVAL (500 * MS) /* between corrections */
@@ -215,6 +215,7 @@ struct rtxg_slice {
 	bool waiting;	/* two tenants or more have work, or a stopped one has */
 	uint64_t idle;	/* the engine had nothing to do while a stopped context had */
 	uint64_t idle_at; /* up to when that is reckoned */
+	uint64_t busy;	  /* for so long it has had work since then, as the log has told */
 	uint64_t steps, actions, arms;
 	struct slice_tenant *tenants;
 	struct slice_context *contexts;

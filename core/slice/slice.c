@@ -77,10 +77,14 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 /*
  * For how long the engine had nothing to do while a stopped context had, up to now. Who was on it
  * when the log was read long ago says nothing: one that is enabled and has work is taken to be.
+ *
+ * The engine is taken to have been free since plan() looked last. Where the host came late for this
+ * look, the log may tell of work since then, which counts: so what is too much is a tick at most.
  */
 static void reckon_idle(struct rtxg_slice *s)
 {
 	bool fresh = slice_excess(s->now, s->read) <= s->params.tick_ns;
+	uint64_t idle = slice_excess(s->now, s->idle_at), most;
 	bool waits = false, works = false;
 	uint32_t i;
 
@@ -92,11 +96,15 @@ static void reckon_idle(struct rtxg_slice *s)
 	}
 	if (fresh)
 		works = s->holder != NONE && s->contexts[s->holder].wants;
+	most = slice_excess(idle, s->busy);
+	most = most > s->params.tick_ns ? most : s->params.tick_ns;
+	idle = idle < most ? idle : most;
 	if (waits && !works) {
-		s->idle += slice_excess(s->now, s->idle_at);
-		slice_charge_kept(s, slice_excess(s->now, s->idle_at));
+		s->idle += idle;
+		slice_charge_kept(s, idle);
 	}
 	s->idle_at = s->now;
+	s->busy = 0;
 }
 
 /*

@@ -147,6 +147,11 @@ static const struct rtxg_slice_tenant chat_and_two[CONTEXTS] = {
 	{ .min_ppm = 300000, .latency_ns = 3 * MS }, { .min_ppm = 300000 }, { .min_ppm = 300000 }
 };
 
+/* The same, with so small a share that what is charged wrongly is soon all of it. */
+static const struct rtxg_slice_tenant small_and_two[CONTEXTS] = {
+	{ .min_ppm = 20000, .latency_ns = 5 * MS }, { .min_ppm = 500000 }, { .min_ppm = 300000 }
+};
+
 /* Contexts 1 and 2 always have work, and follow what is decided. */
 static void begin_beside_two(struct rig *r, const struct rtxg_slice_tenant *tenants)
 {
@@ -517,10 +522,6 @@ static uint64_t wait_of_job(struct rig *r, struct slow_engine *e)
  */
 static void a_small_share_keeps_its_bound_beside_programs_that_never_rest(void **state)
 {
-	static const struct rtxg_slice_tenant small_and_two[CONTEXTS] = { { .min_ppm = 20000,
-									    .latency_ns = 5 * MS },
-									  { .min_ppm = 500000 },
-									  { .min_ppm = 300000 } };
 	struct slow_engine e = { 0 };
 	struct rig r;
 
@@ -538,6 +539,49 @@ static void a_small_share_keeps_its_bound_beside_programs_that_never_rest(void *
 	end(&r);
 }
 
+static int64_t lag(const struct rig *r)
+{
+	struct rtxg_slice_view view;
+
+	assert_int_equal(rtxg_slice_tenant_view(r->core, 0, &view), 0);
+	return view.lag_ns;
+}
+
+/*
+ * A burst of the chat with a small share: the log is read while it is on the engine, and again 20
+ * ms later, when it has left it 1 ms ago and the others are still stopped for it. It is charged for
+ * 19 ms of work, and for what it kept from the others since: not for the 20 ms as well.
+ */
+static void late_reading_of_the_log_charges_no_time_twice(void **state)
+{
+	struct rig r;
+
+	begin_beside_two(&r, small_and_two);
+	pass(&r, 100 * MS);
+	for (int burst = 0; burst < 5; burst++) {
+		struct rtxg_slice_gpu_view before, after;
+		int64_t was;
+
+		arrive(&r);
+		take(&r, 0);
+		wake(&r, true);
+		was = lag(&r);
+		rtxg_slice_gpu_view(r.core, &before);
+		r.now += 19 * MS;
+		take(&r, NO_CONTEXT);
+		r.now += 1 * MS;
+		wake(&r, true);
+		wake(&r, true);
+		rtxg_slice_gpu_view(r.core, &after);
+		/* The bound is a tick. */
+		assert_in_range(after.idle_ns - before.idle_ns, 1 * MS, 3 * MS);
+		assert_in_range(lag(&r) - was, 15 * MS, 22 * MS);
+		demand(&r, 0, RTXG_SLICE_NO_WORK);
+		pass(&r, 2000 * MS);
+	}
+	end(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -551,6 +595,7 @@ int main(void)
 		cmocka_unit_test(a_program_is_not_idle_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_small_share_keeps_its_bound_beside_programs_that_never_rest),
+		cmocka_unit_test(late_reading_of_the_log_charges_no_time_twice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
