@@ -28,6 +28,7 @@ from . import (
     restart,
     shares,
     soak,
+    stopped,
     waits,
 )
 
@@ -67,6 +68,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
         llm.case_llm,
         restart.case_restart,
         waits.case_waits,
+        stopped.case_stopped,
         figures.case_figure9,
         figures.case_figure11,
         soak.case_soak,

@@ -40,12 +40,15 @@ class Tasks:
             for _ in range(count)
         ]
 
-    def tell(self) -> list[str]:
-        """A line to each, and what each answers."""
+    def start(self) -> None:
+        """A line to each: it makes ready, or does its jobs."""
         for c in self.children:
             assert c.stdin
             c.stdin.write("go\n")
             c.stdin.flush()
+
+    def answers(self) -> list[str]:
+        """What each answers when it is done."""
         answers = []
         for c in self.children:
             assert c.stdout
@@ -55,6 +58,11 @@ class Tasks:
             if not answers[-1]:
                 raise RuntimeError(f"{self.name} has ended: status {c.wait(10)}")
         return answers
+
+    def tell(self) -> list[str]:
+        """A line to each, and what each answers."""
+        self.start()
+        return self.answers()
 
     def ms_a_job(self) -> float:
         """Milliseconds that a job took, on average over the tasks."""
