@@ -128,6 +128,10 @@ def test_the_cores_count_of_waits_is_that_of_the_model_gpu() -> None:
             assert 0.99 * one.waits <= one.counted <= one.waits
 
 
+#: what is seen of a set besides its jobs
+SEEN: dict[str, Any] = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0}
+
+
 def one(
     kernel_us: int,
     period_us: int,
@@ -136,7 +140,7 @@ def one(
     """A set of one task, and what was seen of it."""
     times = [(i * period_us, us, kernel_us) for i, us in enumerate(latencies)]
     rows = np.array(times) * 1e3
-    seen = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0, "waits": [0], "rows": [rows]}
+    seen = SEEN | {"waits": [0], "waits_with_ends": [1], "rows": [rows]}
     return [Periodic(kernel_us, period_us)], seen | {"ran_s": 6.5}
 
 
@@ -351,8 +355,7 @@ def test_what_counts_of_a_set_is_the_time_in_which_all_of_its_tasks_ran() -> Non
         for t, begin, end in zip(tasks, (1.0, 2.0), (9.0, 12.0), strict=True)
     ]
     assert admitted.all_ran_s(tasks, rows) == pytest.approx(7.0)
-    seen = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0, "waits": [0, 0], "rows": rows}
-    seen["ran_s"] = 12.0
+    seen = SEEN | {"waits": [0, 0], "waits_with_ends": [0, 1], "rows": rows, "ran_s": 12.0}
     kept = admitted.told(tasks, responses(tasks), "", seen)
     assert admitted.counted_s(kept) == pytest.approx(7.0)
     # As the first records had it: by the jobs of the task that ran for the shortest time.
@@ -450,6 +453,9 @@ def test_waits_are_counted_from_when_all_tasks_are_warm(monkeypatch: pytest.Monk
     assert admitted.waits_within(seen, 0.0) == [3, 0, None]
     # Warm after the last question but one: it is not known.
     assert admitted.waits_within(seen, 12.5e9) is None
+    # What is counted after the first task's last job is not of the jobs.
+    assert admitted.waits_within(seen, 10.5e9, 12.5e9) == [1, 0, None]
+    assert admitted.waits_within(seen, 10.5e9, 11.5e9) is None
 
 
 def test_a_program_that_does_not_end_is_not_waited_for_for_ever(

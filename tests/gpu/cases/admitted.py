@@ -24,7 +24,7 @@ import re
 import subprocess
 import time
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -257,15 +257,18 @@ def wait_for(process: Any, product: Product, count: int) -> list[Counted]:
         seen.append(Counted.now(product, count))
 
 
-def waits_within(seen: list[Counted], begin_ns: float) -> list[int | None] | None:
-    """How many long waits of each task came from the first count after that time on.
+def waits_within(
+    seen: list[Counted], begin_ns: float, end_ns: float = inf
+) -> list[int | None] | None:
+    """How many long waits of each task came between the first count after begin and the last
+    before end.
 
-    None: there is no such count but the last.
+    None: there are no two such counts.
     """
-    after = [one for one in seen if one.at_ns >= begin_ns]
-    if len(after) < 2:
+    within = [one for one in seen if begin_ns <= one.at_ns <= end_ns]
+    if len(within) < 2:
         return None
-    pairs = zip(after[-1].waits, after[0].waits, strict=True)
+    pairs = zip(within[-1].waits, within[0].waits, strict=True)
     return [None if now is None or then is None else now - then for now, then in pairs]
 
 
@@ -329,7 +332,9 @@ def run_set(
         "refused": said,
         "stolen_ms": taken,
         "ran_s": ran,
-        "waits": waits_within(counts, begin_ns(rows)),
+        "waits": waits_within(counts, begin_ns(rows), end_ns(tasks, rows)),
+        # A program that ends takes its context down: that is work, too, and no job.
+        "waits_with_ends": waits_within(counts, begin_ns(rows)),
         "rows": rows,
     }
 
@@ -339,11 +344,14 @@ def begin_ns(rows: list[np.ndarray]) -> float:
     return float(max(r[0, 0] for r in rows))
 
 
+def end_ns(tasks: list[Periodic], rows: list[np.ndarray]) -> float:
+    """Until when they did: the end of the first task's last period."""
+    return float(min(r[-1, 0] + t.period_us * 1e3 for r, t in zip(rows, tasks, strict=True)))
+
+
 def all_ran_s(tasks: list[Periodic], rows: list[np.ndarray]) -> float:
     """For how long all tasks of a set released jobs that count."""
-    begin = begin_ns(rows)
-    end = min(r[-1, 0] + t.period_us * 1e3 for r, t in zip(rows, tasks, strict=True))
-    return max(0.0, float(end - begin) / 1e9)
+    return max(0.0, (end_ns(tasks, rows) - begin_ns(rows)) / 1e9)
 
 
 def counted_s(one: dict[str, Any]) -> float:
@@ -384,6 +392,7 @@ def told(
         "late": [int((s > t.period_us).sum()) for s, t in zip(latencies, tasks, strict=True)],
         "shortest_on_gpu_us": [float(r[:, 2].min() / 1e3) for r in rows],
         "waits_when_warm": seen["waits"],
+        "waits_with_ends": seen["waits_with_ends"],
         "stolen_ms": seen["stolen_ms"],
         "ran_s": seen["ran_s"],
         "measured_s": all_ran_s(tasks, rows),
