@@ -97,17 +97,30 @@ static __always_inline u32 slot_of(u64 ns)
 	return slot;
 }
 
+/* Another CPU may do the same: none of both is lost. So many at once there are not. */
+#define AT_ONCE 16
+
 static __always_inline void raise_to(u64 *maximum, u64 value)
 {
-	if (value > *maximum)
-		*maximum = value;
+	for (int i = 0; i < AT_ONCE; i++) {
+		u64 before = *(volatile u64 *)maximum;
+
+		if (value <= before ||
+		    __sync_val_compare_and_swap(maximum, before, value) == before)
+			return;
+	}
 }
 
 /* No time is 0 ns, which means that there was none before. */
 static __always_inline void lower_to(u64 *minimum, u64 value)
 {
-	if (!*minimum || value < *minimum)
-		*minimum = value;
+	for (int i = 0; i < AT_ONCE; i++) {
+		u64 before = *(volatile u64 *)minimum;
+
+		if ((before && value >= before) ||
+		    __sync_val_compare_and_swap(minimum, before, value) == before)
+			return;
+	}
 }
 
 static __always_inline void add_time(struct irq_times *times, u64 ns)

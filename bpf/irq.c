@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <linux/types.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -477,7 +479,25 @@ static int attach(struct irq *program, bool *fences)
 		else if (ret)
 			return ret;
 	}
+	/* the end of a handler before its begin, so that each begin that is counted has an end */
+	bpf_program__set_autoattach(program->progs.leave, false);
+	program->links.leave = bpf_program__attach(program->progs.leave);
+	ret = (int)libbpf_get_error(program->links.leave);
+	if (ret) {
+		program->links.leave = NULL;
+		return ret;
+	}
 	return irq__attach(program);
+}
+
+/*
+ * Programs that are detached may still run on other CPUs, and what they count would be read in
+ * part. The kernel waits here until each CPU has left them. It refuses where CPUs run without a
+ * tick.
+ */
+static void wait_for_programs(void)
+{
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 
 static int from_bpf(double seconds, bool json, char **words, int count)
@@ -513,6 +533,7 @@ static int from_bpf(double seconds, bool json, char **words, int count)
 	}
 	seconds = look(seconds);
 	irq__detach(program);
+	wait_for_programs();
 	each = cpus > 0 ? calloc((size_t)cpus, sizeof(*each)) : NULL;
 	if (each && !bpf_map_lookup_elem(bpf_map__fd(program->maps.all_fences), &zero, each))
 		for (int i = 0; i < cpus; i++) {
