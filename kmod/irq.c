@@ -124,10 +124,7 @@ static void tell(struct watch *watch)
 	watch->wakeups += rtxg_waiters_wake_locked(&watch->waiters);
 }
 
-/*
- * Before the driver's top half. Interrupts are off; a few loads, at most one register read a
- * device, and the wake-up.
- */
+/* Before the driver's top half, with interrupts off: at most one register read a device. */
 static void enters(struct rtxg_hook *hook)
 {
 	u64 cycles = get_cycles();
@@ -222,11 +219,13 @@ static void tell_unseen(struct watch *watch, u64 covers)
 	tell(watch);
 }
 
-static void ends(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t result, u64 covers)
+/* The driver's part is through: an event for those who are told after it, or of what it saw. */
+static noinline void ends_with(struct rtxg_hook *hook, enum rtxg_stage stage, bool served,
+			       u64 covers)
 {
-	bool served = result != IRQ_NONE, due;
 	struct watch *watch;
 	unsigned long flags;
+	bool due;
 
 	list_for_each_entry_rcu(watch, &hook->watches, node)
 	{
@@ -237,9 +236,8 @@ static void ends(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t resu
 			watch->pending &= ~BIT(stage);
 			if (due) {
 				/*
-				 * a run that had nothing to serve found it served by the one
-				 * before, which may have handed it on to the second thread: that
-				 * tells again
+				 * a run that had nothing to serve found it served by one before,
+				 * which may have handed it on to a thread: that tells again
 				 */
 				if (served)
 					watch->told = max(watch->told, (s64)covers);
@@ -252,6 +250,20 @@ static void ends(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t resu
 		/* it looks for the proof itself: what ended since our look is found, too */
 		if (due || served)
 			schedule_next(watch);
+	}
+}
+
+/* Mostly all was told before the driver's part: a loop without a call costs little then. */
+static void ends(struct rtxg_hook *hook, enum rtxg_stage stage, irqreturn_t result, u64 covers)
+{
+	bool served = result != IRQ_NONE;
+	const struct watch *watch;
+
+	list_for_each_entry_rcu(watch, &hook->watches, node)
+	{
+		if (watch->flags & RTXG_IRQ_F_AFTER ||
+		    (served && (READ_ONCE(watch->bound) != UNBOUND || unseen(hook, watch))))
+			return ends_with(hook, stage, served, covers);
 	}
 }
 
