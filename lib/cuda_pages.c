@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * cuda_pages.c - which pages the program's CUDA writes to for timelines. librtxg does not link CUDA:
- * the functions are those of the library that the program has loaded. May not: make a context,
- * wait, or load CUDA itself.
+ * cuda_pages.c - which pages the program's CUDA writes to for timelines. librtxg does not link
+ * CUDA: the functions are those of the library that the program has loaded. May not: make a
+ * context, wait, or load CUDA itself.
  */
 #include <dlfcn.h>
 #include <pthread.h>

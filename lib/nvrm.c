@@ -16,6 +16,7 @@
 
 #include "cuda_pages.h"
 #include "errors.h"
+#include "foresee.h"
 #include "nvrm.h"
 #include "nvrm_gpu.h"
 #include "rtxg_nvrm.h"
@@ -41,13 +42,22 @@ struct rtx_timeline {
 	uint32_t armed;			 /* last one */
 	uint32_t armed_at[NVRM_ENTRIES]; /* by place: the value; its fence has the payload below */
 	uint64_t payload[NVRM_ENTRIES];
+	uint64_t begun[NVRM_ENTRIES]; /* when its work was given to the stream, or it was armed */
 	uint64_t payloads;
+	uint64_t next_at; /* when next was given */
+
+	/* The last wait, whose stamp may come after the word; and what is foreseen of the next one. */
+	struct foresee foresee;
+	struct foresee_use last;
+	uint32_t last_place;
+	uint64_t last_payload; /* 0: there is none */
+	bool foresees;
 
 	/* One waiter sleeps in the driver, the others on a futex that it rings. */
 	uint32_t leader, turn;
 	uint32_t users;
 	bool closing;
-	uint64_t counted_armed, waits, wakes, missed;
+	uint64_t counted_armed, waits, wakes, missed, looks, hits;
 };
 
 struct rtx_nvrm {
@@ -95,8 +105,6 @@ static void fork_child(void)
 		for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++)
 			if (n->timelines[i].nvrm && n->timelines[i].channel.event >= 0)
 				sys->close(sys->ctx, n->timelines[i].channel.event);
-		if (!n->first_taken && n->first.event >= 0)
-			sys->close(sys->ctx, n->first.event);
 		rtx_lib_nvrm_abandon(&n->gpu);
 	}
 	all = NULL;
@@ -132,6 +140,13 @@ int rtx_lib_timeline_check(rtx_timeline_t t)
 	if (!n || load(&t->closing))
 		return rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
 	return check(n);
+}
+
+static uint64_t now_ns(const struct rtx_timeline *t)
+{
+	const struct nv_sys *sys = t->nvrm->gpu.sys;
+
+	return sys->now_ns(sys->ctx);
 }
 
 /* --- opening and closing ---------------------------------------------------------------------- */
@@ -363,8 +378,25 @@ uint32_t rtx_lib_timeline_next(rtx_timeline_t t)
 
 	pthread_mutex_lock(&t->lock);
 	next = ++t->next;
+	t->next_at = now_ns(t);
 	pthread_mutex_unlock(&t->lock);
 	return next;
+}
+
+int rtx_timeline_foresee(rtx_timeline_t t, bool on)
+{
+	int ret;
+
+	rtx_lib_forget_error();
+	ret = rtx_lib_timeline_check(t);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&t->lock);
+	t->foresees = on;
+	t->foresee = (struct foresee){ 0 };
+	t->last_payload = 0;
+	pthread_mutex_unlock(&t->lock);
+	return 0;
 }
 
 int rtx_lib_timeline_share(rtx_timeline_t t, struct timeline_share *share)
@@ -387,6 +419,12 @@ int rtx_lib_timeline_share(rtx_timeline_t t, struct timeline_share *share)
 	return ret;
 }
 
+/* Interrupts are asked for from now on. Called with t->lock held. */
+static int have_event(struct rtx_timeline *t)
+{
+	return load(&t->channel.event) >= 0 ? 0 : rtx_lib_nvrm_event(&t->nvrm->gpu, &t->channel);
+}
+
 /* -EAGAIN: no place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held. */
 static int arm(struct rtx_timeline *t, uint32_t value)
 {
@@ -401,6 +439,7 @@ static int arm(struct rtx_timeline *t, uint32_t value)
 		return place;
 	t->payload[place] = ++t->payloads;
 	t->armed_at[place] = value;
+	t->begun[place] = t->next_at && value == t->next ? t->next_at : now_ns(t);
 	t->armed = value;
 	t->any_armed = true;
 	t->counted_armed++;
@@ -416,6 +455,11 @@ int rtx_timeline_arm(rtx_timeline_t t, uint32_t value)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&t->lock);
+	ret = have_event(t);
+	if (ret) {
+		pthread_mutex_unlock(&t->lock);
+		return ret;
+	}
 	ret = arm(t, value);
 	if (ret == -ERANGE)
 		rtx_lib_failed(ret,
@@ -483,6 +527,8 @@ int rtx_timeline_stats(rtx_timeline_t t, struct rtx_timeline_stats *stats)
 	all_stats.waits = load_relaxed(&t->waits);
 	all_stats.wakes = load_relaxed(&t->wakes);
 	all_stats.missed = load_relaxed(&t->missed);
+	all_stats.looks = load_relaxed(&t->looks);
+	all_stats.hits = load_relaxed(&t->hits);
 	if (size > sizeof(all_stats))
 		memset((char *)stats + sizeof(all_stats), 0, size - sizeof(all_stats));
 	memcpy(stats, &all_stats, size < sizeof(all_stats) ? size : sizeof(all_stats));
@@ -496,6 +542,11 @@ struct wait {
 	uint32_t value, seen;
 	uint64_t until;
 	const bool *stop;
+
+	uint32_t place; /* in the channel's ring, if this wait is to teach us something */
+	uint64_t payload;
+	uint64_t wake; /* when to look for the end that is foreseen; 0: not */
+	struct foresee_use use;
 };
 
 /*
@@ -535,7 +586,7 @@ static int interrupted(void)
 static int wait_looking(struct rtx_timeline *t, struct wait *w)
 {
 	bool naps = rtx_lib_yield_costs_budget();
-	uint64_t asked = rtxg_now_ns();
+	uint64_t asked = now_ns(t);
 
 	while (!reached(t, w->value)) {
 		uint64_t now;
@@ -551,7 +602,7 @@ static int wait_looking(struct rtx_timeline *t, struct wait *w)
 					    &(struct timespec){ .tv_nsec = DEADLINE_NAP_NS },
 					    NULL) == EINTR)
 			return interrupted();
-		now = rtxg_now_ns();
+		now = now_ns(t);
 		ret = ended(t, w->stop, now, w->until);
 		if (!ret)
 			ret = went_back(t, w);
@@ -567,8 +618,11 @@ static int wait_looking(struct rtx_timeline *t, struct wait *w)
 	return 0;
 }
 
-/* One sleep until an interrupt, another's wake-up, or the time to look again. */
-static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool *woken)
+/*
+ * One sleep until an interrupt, another's wake-up, or the time to look again. exact: until a time
+ * that counts.
+ */
+static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool exact, bool *woken)
 {
 	uint32_t turn = load(&t->turn);
 	int ret;
@@ -583,10 +637,10 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 	ret = 1;
 	if (!load(&t->closing)) {
 		const struct nv_sys *sys = t->nvrm->gpu.sys;
-		uint64_t left = (until - now) / NS_PER_MS + 1;
+		uint64_t again = LOOK_AGAIN_MS * NS_PER_MS;
 
 		ret = sys->poll(sys->ctx, t->channel.event,
-				left < LOOK_AGAIN_MS ? (int)left : LOOK_AGAIN_MS);
+				until - now < again ? until - now : again, exact);
 	}
 	store(&t->leader, 0);
 	__atomic_fetch_add(&t->turn, 1, __ATOMIC_SEQ_CST);
@@ -598,14 +652,68 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 	return ret < 0 ? ret : 0;
 }
 
+/*
+ * Gives the last wait to what is foreseen, now that its stamp is there, and asks when to look for
+ * this one. Called with t->lock held.
+ */
+static void foresee(struct rtx_timeline *t, struct wait *w, uint64_t now)
+{
+	uint32_t place = (t->channel.put + NVRM_ENTRIES - 1) % NVRM_ENTRIES;
+	volatile struct nvrm_fence *fence = &t->channel.fences[t->last_place];
+
+	if (t->last_payload &&
+	    __atomic_load_n(&fence->payload, __ATOMIC_ACQUIRE) == t->last_payload) {
+		t->last.stamp = fence->stamp;
+		rtx_lib_foresee_note(&t->foresee, &t->last);
+	}
+	t->last_payload = 0;
+	/* Of several, one sleeps in the driver and wakes the others: none of them looks. */
+	if (load(&t->users) > 1 || !t->any_armed || t->armed != w->value)
+		return;
+	w->use.begun = t->begun[place];
+	w->place = place;
+	w->payload = t->payload[place];
+	w->wake = rtx_lib_foresee_wake(&t->foresee, w->use.begun, now);
+	w->use.end = w->wake ? FORESEE_LATE : FORESEE_SLEPT;
+}
+
+/* Looks at the word, for so long as a wake-up would cost. */
+static void look(struct rtx_timeline *t, struct wait *w, uint64_t from)
+{
+	uint64_t end = from + FORESEE_LOOK_NS, now = from;
+
+	w->wake = 0;
+	__atomic_fetch_add(&t->looks, 1, __ATOMIC_RELAXED);
+	while (!reached(t, w->value) && now < end && now < w->until) {
+		rtx_lib_relax();
+		now = now_ns(t);
+	}
+	w->use.looked = now - from;
+	w->use.end = reached(t, w->value) ? FORESEE_HIT : FORESEE_VAIN;
+	if (w->use.end == FORESEE_HIT)
+		__atomic_fetch_add(&t->hits, 1, __ATOMIC_RELAXED);
+}
+
+static void remember(struct rtx_timeline *t, struct wait *w)
+{
+	if (!w->payload)
+		return;
+	w->use.seen = now_ns(t);
+	pthread_mutex_lock(&t->lock);
+	t->last = w->use;
+	t->last_place = w->place;
+	t->last_payload = w->payload;
+	pthread_mutex_unlock(&t->lock);
+}
+
 /* NOTIFY: sleeps. */
 static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 {
-	uint64_t asked = rtxg_now_ns();
-	bool woken = true;
+	uint64_t asked = now_ns(t);
+	bool woken = true, first = true;
 
 	while (!reached(t, w->value)) {
-		uint64_t now = rtxg_now_ns();
+		uint64_t now = now_ns(t);
 		int ret = ended(t, w->stop, now, w->until);
 
 		if (!ret)
@@ -616,9 +724,22 @@ static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 			 * -ERANGE: a later value is armed, so look.
 			 */
 			pthread_mutex_lock(&t->lock);
-			arm(t, w->value);
+			ret = have_event(t);
+			if (!ret)
+				arm(t, w->value);
+			if (!ret && first && t->foresees)
+				foresee(t, w, now);
+			first = false;
 			pthread_mutex_unlock(&t->lock);
-			ret = sleep_once(t, now, w->until, &woken);
+			if (ret)
+				return ret;
+			if (w->wake && now >= w->wake) {
+				look(t, w, now);
+				woken = true;
+				continue;
+			}
+			ret = sleep_once(t, now, w->wake && w->wake < w->until ? w->wake : w->until,
+					 w->wake, &woken);
 			if (ret == -EINTR)
 				return interrupted();
 			if (ret)
@@ -633,7 +754,8 @@ static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 		if (ret)
 			return ret;
 	}
-	if (!woken)
+	remember(t, w);
+	if (!woken && w->use.end != FORESEE_LATE)
 		__atomic_fetch_add(&t->missed, 1, __ATOMIC_RELAXED);
 	return 0;
 }

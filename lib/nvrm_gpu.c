@@ -164,31 +164,26 @@ static int map_dma(struct nvrm_gpu *gpu, uint32_t memory, uint64_t length, uint6
 	return err;
 }
 
-/* Maps an object of ours into this process, to write. */
-static int map_here(struct nvrm_gpu *gpu, const char *path, uint32_t memory, size_t length,
-		    void **address)
+/*
+ * Maps an object of ours into this process, to write, by a descriptor that is open already: each may
+ * carry one mapping. The GPU's registers are mapped by its device file, the system's memory by the
+ * other.
+ */
+static int map_here(struct nvrm_gpu *gpu, int fd, uint32_t memory, size_t length, void **address)
 {
-	struct nv_register_fd reg = { .ctl_fd = gpu->rm.ctl };
 	struct nvos33_fd m = { .client = gpu->rm.client,
 			       .device = gpu->device,
 			       .memory = memory,
 			       .length = length,
-			       .flags = NV_MAP_WRITABLE };
-	int err;
+			       .flags = NV_MAP_WRITABLE,
+			       .fd = fd };
+	int err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
+				  RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
 
-	m.fd = gpu->sys->open(gpu->sys->ctx, path);
-	if (m.fd < 0)
-		return m.fd;
-	if (strcmp(path, "/dev/nvidiactl"))
-		gpu->sys->ioctl(gpu->sys->ctx, m.fd,
-				RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
-	err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
-			      RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
 	if (!err)
 		err = nv_rm_answer(&gpu->rm, NV_ESC_RM_MAP_MEMORY, m.status);
 	if (!err)
-		err = gpu->sys->mmap_writable(gpu->sys->ctx, m.fd, length, address);
-	gpu->sys->close(gpu->sys->ctx, m.fd);
+		err = gpu->sys->mmap_writable(gpu->sys->ctx, fd, length, address);
 	return err;
 }
 
@@ -229,22 +224,29 @@ int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t 
 			uint64_t *at)
 {
 	uintptr_t page = (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
-	int err = import_pages(gpu, (void *)page, PAGE_BYTES, handle, at);
+	int err;
 
+	pthread_mutex_lock(&gpu->lock);
+	err = import_pages(gpu, (void *)page, PAGE_BYTES, handle, at);
 	if (err)
-		return rtx_lib_failed(-EFAULT,
-				      "the driver cannot give the GPU the page of the word at %p "
-				      "(status 0x%x, %s); give a word in ordinary writable memory, "
-				      "or NULL for one of librtxg's",
-				      (void *)(uintptr_t)word, gpu->rm.status,
-				      nv_rm_status_name(gpu->rm.status));
+		err = rtx_lib_failed(-EFAULT,
+				     "the driver cannot give the GPU the page of the word at %p "
+				     "(status 0x%x, %s); give a word in ordinary writable memory, "
+				     "or NULL for one of librtxg's",
+				     (void *)(uintptr_t)word, gpu->rm.status,
+				     nv_rm_status_name(gpu->rm.status));
+	pthread_mutex_unlock(&gpu->lock);
+	if (err)
+		return err;
 	*at += (uintptr_t)word - page;
 	return 0;
 }
 
 void rtx_lib_nvrm_forget(struct nvrm_gpu *gpu, uint32_t handle)
 {
+	pthread_mutex_lock(&gpu->lock);
 	nv_rm_free(&gpu->rm, gpu->device, handle);
+	pthread_mutex_unlock(&gpu->lock);
 }
 
 /* --- what the GPU is told --------------------------------------------------------------------- */
@@ -331,25 +333,40 @@ static int open_event(struct nvrm_gpu *gpu, int *fd, uint32_t *handle)
 	if (!err)
 		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, handle, NV_CLASS_OS_EVENT, &a,
 				  sizeof(a));
+	if (!err)
+		return 0;
+	gpu->sys->close(gpu->sys->ctx, *fd);
+	*fd = -1;
+	return err;
+}
+
+/* Opens it if it is not open. Others may look at the descriptor meanwhile. */
+static int have_event(struct nvrm_gpu *gpu, int *event, uint32_t *handle, const char *step)
+{
+	int fd = *event, err = 0;
+
+	pthread_mutex_lock(&gpu->lock);
+	if (fd < 0)
+		err = open_event(gpu, &fd, handle);
+	if (err)
+		err = refused(gpu, err, step);
+	__atomic_store_n(event, fd, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&gpu->lock);
 	return err;
 }
 
 int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu)
 {
-	int err;
-
-	if (gpu->host_event >= 0)
-		return 0;
-	err = open_event(gpu, &gpu->host_event, &gpu->host_event_handle);
-	if (!err)
-		return 0;
-	if (gpu->host_event >= 0)
-		gpu->sys->close(gpu->sys->ctx, gpu->host_event);
-	gpu->host_event = -1;
-	return refused(gpu, err, "opening an event for the host");
+	return have_event(gpu, &gpu->host_event, &gpu->host_event_handle,
+			  "opening an event for the host");
 }
 
-void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
+int rtx_lib_nvrm_event(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
+{
+	return have_event(gpu, &channel->event, &channel->event_handle, "opening an event");
+}
+
+static void close_channel(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
 {
 	if (channel->handle)
 		nv_rm_free(&gpu->rm, gpu->group, channel->handle);
@@ -359,6 +376,13 @@ void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *chann
 		gpu->sys->close(gpu->sys->ctx, channel->event);
 	memset(channel, 0, sizeof(*channel));
 	channel->event = -1;
+}
+
+void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
+{
+	pthread_mutex_lock(&gpu->lock);
+	close_channel(gpu, channel);
+	pthread_mutex_unlock(&gpu->lock);
 }
 
 static int make_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *c)
@@ -402,20 +426,19 @@ static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *channel)
 {
 	const char *step = "opening a channel";
-	int err = make_channel(gpu, number, channel);
+	int err;
 
+	pthread_mutex_lock(&gpu->lock);
+	err = make_channel(gpu, number, channel);
 	if (!err) {
 		step = "starting a channel";
 		err = start_channel(gpu, channel);
 	}
-	if (!err) {
-		step = "opening an event";
-		err = open_event(gpu, &channel->event, &channel->event_handle);
-	}
 	if (err) {
 		err = refused(gpu, err, step);
-		rtx_lib_nvrm_channel_close(gpu, channel);
+		close_channel(gpu, channel);
 	}
+	pthread_mutex_unlock(&gpu->lock);
 	return err;
 }
 
@@ -533,7 +556,8 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
 				  hopper ? &usermode : NULL, hopper ? sizeof(usermode) : 0);
 	}
 	if (!err)
-		err = map_here(gpu, path, doorbell, NV_USERMODE_BYTES, &gpu->doorbell_page);
+		err = map_here(gpu, gpu->device_fd, doorbell, NV_USERMODE_BYTES,
+			       &gpu->doorbell_page);
 	if (err)
 		return err;
 	gpu->doorbell = (volatile uint32_t *)((uint8_t *)gpu->doorbell_page + NV_USERMODE_DOORBELL);
@@ -564,7 +588,7 @@ static int open_memory(struct nvrm_gpu *gpu, const char **step)
 	err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->arena, NV_CLASS_MEMORY_SYSTEM, &a,
 			  sizeof(a));
 	if (!err)
-		err = map_here(gpu, "/dev/nvidiactl", gpu->arena, ARENA_BYTES, &address);
+		err = map_here(gpu, gpu->rm.ctl, gpu->arena, ARENA_BYTES, &address);
 	if (err)
 		return err;
 	gpu->memory = address;
@@ -647,6 +671,7 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_chan
 	int err;
 
 	memset(gpu, 0, sizeof(*gpu));
+	pthread_mutex_init(&gpu->lock, NULL);
 	gpu->sys = rtx_lib_nvrm_sys;
 	gpu->device_fd = gpu->host_event = gpu->words_fd = -1;
 	snprintf(gpu->name, sizeof(gpu->name), "%.20s", device ? device : "0");
@@ -677,9 +702,11 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_chan
 int rtx_lib_nvrm_alive(struct nvrm_gpu *gpu)
 {
 	struct nv_gpu_id id = { 0 };
-	int err = nv_rm_control(&gpu->rm, gpu->subdevice, NV2080_GPU_GET_ID, &id, sizeof(id));
+	int err;
 
-	if (err != -ENODEV)
-		return 0;
-	return refused(gpu, err, "the GPU is lost");
+	pthread_mutex_lock(&gpu->lock);
+	err = nv_rm_control(&gpu->rm, gpu->subdevice, NV2080_GPU_GET_ID, &id, sizeof(id));
+	err = err == -ENODEV ? refused(gpu, err, "the GPU is lost") : 0;
+	pthread_mutex_unlock(&gpu->lock);
+	return err;
 }

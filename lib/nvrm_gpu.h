@@ -6,6 +6,7 @@
 #ifndef RTX_LIB_NVRM_GPU_H
 #define RTX_LIB_NVRM_GPU_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include "rm.h"
 
@@ -24,10 +25,11 @@ struct nvrm_channel {
 	volatile uint32_t *ring, *userd, *push;
 	volatile struct nvrm_fence *fences; /* one for each place */
 	uint64_t push_at, fences_at;	    /* for the GPU */
-	int event;			    /* becomes readable by interrupts; -1: none */
+	int event;			    /* becomes readable by interrupts; -1: not open */
 };
 
 struct nvrm_gpu {
+	pthread_mutex_t lock; /* of the driver's calls, once it is open */
 	struct nv_rm rm;
 	const struct nv_sys *sys;
 	char name[24];	      /* PCI address */
@@ -67,6 +69,8 @@ void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *chann
 
 /* Opens host_event, if it is not open. */
 int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu);
+/* Opens the channel's event, if it is not open. Not twice at one time. */
+int rtx_lib_nvrm_event(struct nvrm_gpu *gpu, struct nvrm_channel *channel);
 
 /* Gives the GPU a way to the page in which that word of this process lies. */
 int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t *handle,

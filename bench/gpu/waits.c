@@ -3,7 +3,7 @@
  * waits.c - what it costs to wait for a kernel: CUDA's own ways beside rtxg's FENCE and NOTIFY
  * (Linux-RTXG, figure 8). Prints one JSON object a line.
  *
- *     waits [--runs N] [--load] [--device N] [--init N]
+ *     waits [--runs N] [--rounds N] [--load] [--device N] [--init N] [--trace N]
  *
  * Each way waits for the same kernel of one thread, which runs for a given time by the GPU's clock
  * and then writes a number to the memory of the host. Another thread, on a processor of its own,
@@ -11,7 +11,10 @@
  * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
  * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
  * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
- * the one that looks 41. --init opens and closes rtxg's channel so often and prints how long it took.
+ * the one that looks 41. The ways take turns, --rounds of --runs each. --init opens and closes rtxg's
+ * channel so often and prints how long it took. --trace prints as many single waits of NOTIFY that
+ * foresees: when the launch was made, by the GPU's clock the word came, it was seen, the wait ended.
+ * "timer" is no wait for a GPU: how late a timer of that length wakes the same thread.
  *
  * It loads CUDA when it runs, and needs librtxg.
  */
@@ -19,6 +22,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,6 +40,7 @@
 #include "rtxg_nvrm.h"
 
 #define RUNS_MAX     10000
+#define ROUNDS_MAX   100
 #define RELAXED	     2000000000ull /* no wait takes longer, ns */
 #define SPIN	     1u		   /* CU_CTX_SCHED_SPIN */
 #define BLOCK	     4u		   /* CU_CTX_SCHED_BLOCKING_SYNC */
@@ -59,7 +64,6 @@ enum {
 	INIT,
 	DEVICE,
 	CREATE,
-	DESTROY,
 	LOAD,
 	FUNCTION,
 	STREAM,
@@ -71,19 +75,22 @@ enum {
 	HOST_ALLOC,
 	HOST_POINTER,
 	HOST_FUNC,
+	SET_CURRENT,
 	FUNCTIONS
 };
 static cuda_fn cu[FUNCTIONS];
 
-static struct {
-	void *stream, *event, *kernel;
+static struct gpu {
+	void *context, *stream, *event, *kernel;
 	unsigned long long word_at;
 	volatile uint32_t *word;
-} gpu;
+} gpus[2], gpu;
 
 static rtx_nvrm_t nvrm;
 static rtx_timeline_t timeline;
-static int runs = 300, device;
+static int runs = 100, rounds = 3, traced, device;
+static uint32_t awaited;
+static uint64_t timer_ns;
 static bool loaded;
 
 /* --- the thread that sees the kernel's end ---------------------------------------------------- */
@@ -177,6 +184,7 @@ static void wait_timeline(uint64_t *called, enum rtx_sync how)
 		must(rtx_timeline_arm(timeline, value), "rtx_timeline_arm");
 	*called = rtxg_now_ns();
 	must(rtx_timeline_wait(timeline, value, how, *called + RELAXED), "rtx_timeline_wait");
+	awaited = value;
 }
 
 static void fence(uint64_t *called)
@@ -189,20 +197,44 @@ static void notify(uint64_t *called)
 	wait_timeline(called, RTX_SYNC_NOTIFY);
 }
 
+/* No launch: how late a timer is. */
+static void timer(uint64_t *called)
+{
+	struct timespec t = { .tv_sec = (time_t)(timer_ns / 1000000000u),
+			      .tv_nsec = (long)(timer_ns % 1000000000u) };
+
+	*called = rtxg_now_ns();
+	ppoll(NULL, 0, &t, NULL);
+}
+
 static const struct way {
 	const char *name;
-	unsigned int context; /* how CUDA waits in it */
+	int context; /* 0: CUDA spins in it, 1: it blocks */
 	void (*wait)(uint64_t *called);
+	bool foresees;
 } ways[] = {
-	{ "cuStreamSynchronize, spinning", SPIN, stream_synchronize },
-	{ "FENCE", SPIN, fence },
-	{ "cuEventSynchronize, blocking event", SPIN, event_synchronize },
-	{ "NOTIFY", SPIN, notify },
-	{ "cuLaunchHostFunc", SPIN, host_func },
-	{ "cuStreamSynchronize, blocking", BLOCK, stream_synchronize },
-	{ "cuEventSynchronize, blocking", BLOCK, event_synchronize },
-	{ "NOTIFY, blocking", BLOCK, notify },
+	{ "cuStreamSynchronize, spinning", 0, stream_synchronize, false },
+	{ "FENCE", 0, fence, false },
+	{ "cuEventSynchronize, blocking event", 0, event_synchronize, false },
+	{ "NOTIFY", 0, notify, false },
+	{ "NOTIFY, foreseen", 0, notify, true },
+	{ "cuLaunchHostFunc", 0, host_func, false },
+	{ "cuStreamSynchronize, blocking", 1, stream_synchronize, false },
+	{ "cuEventSynchronize, blocking", 1, event_synchronize, false },
+	{ "NOTIFY, blocking", 1, notify, false },
+	{ "timer", 0, timer, false },
 };
+
+#define WAYS	(sizeof(ways) / sizeof(ways[0]))
+#define KERNELS 3
+
+static const uint64_t kernels_ns[KERNELS] = { 100000, 1000000, 5000000 };
+
+static struct series {
+	int64_t *wake, *call;
+	int count;
+	uint64_t cpu_ns, raised, looks, hits;
+} all[WAYS][KERNELS];
 
 /* --- measuring -------------------------------------------------------------------------------- */
 
@@ -258,11 +290,35 @@ static uint64_t interrupts(void)
 	return all;
 }
 
-static void measure(const struct way *way, uint64_t kernel_ns)
+static struct rtx_timeline_stats stats(void)
 {
-	static int64_t wake[RUNS_MAX], call[RUNS_MAX];
+	struct rtx_timeline_stats s = RTX_INIT(struct rtx_timeline_stats);
+
+	must(rtx_timeline_stats(timeline, &s), "rtx_timeline_stats");
+	return s;
+}
+
+static void print_trace(int i, uint64_t kernel_ns, uint64_t launched, uint64_t seen, uint64_t done)
+{
+	struct rtx_timeline_stats s = stats();
+	uint64_t stamp = 0;
+
+	/* the channel comes a little after the word */
+	for (int look = 0; look < 1000 && rtx_timeline_stamp(timeline, awaited, &stamp); look++)
+		usleep(10);
+	printf("{\"trace\": %d, \"kernel_us\": %llu, \"launched_ns\": %llu, \"stamp_ns\": %llu, "
+	       "\"seen_ns\": %lld, \"done_ns\": %lld, \"looks\": %llu, \"hits\": %llu}\n",
+	       i, (unsigned long long)kernel_ns / 1000, (unsigned long long)launched,
+	       (unsigned long long)stamp, (long long)(seen - launched),
+	       (long long)(done - launched), (unsigned long long)s.looks,
+	       (unsigned long long)s.hits);
+}
+
+static void measure(const struct way *way, struct series *series, uint64_t kernel_ns)
+{
 	uint64_t cpu_ns, raised;
 	uint32_t number = base = *gpu.word + 1;
+	struct rtx_timeline_stats before = stats(), after;
 	pthread_t seer;
 
 	memset(seen_ns, 0, sizeof(seen_ns));
@@ -270,12 +326,20 @@ static void measure(const struct way *way, uint64_t kernel_ns)
 	pthread_create(&seer, NULL, see, NULL);
 	usleep(20000);
 	on_processor(3, 40);
+	must(rtx_timeline_foresee(timeline, way->foresees), "rtx_timeline_foresee");
+	timer_ns = kernel_ns;
 	raised = interrupts();
 	cpu_ns = processor_ns();
 	for (int i = 0; i < runs; i++, number++) {
 		void *arguments[] = { &kernel_ns, &gpu.word_at, &number };
 		uint64_t launched, called, done, seen;
 
+		if (way->wait == timer) {
+			way->wait(&called);
+			series->wake[series->count] = (int64_t)(rtxg_now_ns() - called - timer_ns);
+			series->call[series->count++] = 0;
+			continue;
+		}
 		must(cu[LAUNCH](gpu.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.stream, arguments,
 				NULL),
 		     "cuLaunchKernel");
@@ -285,19 +349,29 @@ static void measure(const struct way *way, uint64_t kernel_ns)
 		do
 			seen = __atomic_load_n(&seen_ns[number - base], __ATOMIC_ACQUIRE);
 		while (!seen && rtxg_now_ns() < done + RELAXED);
-		wake[i] = (int64_t)(done - seen);
-		call[i] = (int64_t)(called - launched);
+		series->wake[series->count] = (int64_t)(done - seen);
+		series->call[series->count++] = (int64_t)(called - launched);
+		if (way->foresees && i < traced)
+			print_trace(i, kernel_ns, launched, seen, done);
 	}
-	cpu_ns = processor_ns() - cpu_ns;
-	raised = interrupts() - raised;
+	series->cpu_ns += processor_ns() - cpu_ns;
+	series->raised += interrupts() - raised;
+	after = stats();
+	series->looks += after.looks - before.looks;
+	series->hits += after.hits - before.hits;
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	pthread_join(seer, NULL);
+}
+
+static void print_series(const struct way *way, struct series *s, uint64_t kernel_ns)
+{
 	printf("{\"way\": \"%s\", \"kernel_us\": %llu, \"loaded\": %s, \"runs\": %d, ", way->name,
-	       (unsigned long long)kernel_ns / 1000, loaded ? "true" : "false", runs);
-	put("wake", wake, runs, ", ");
-	put("call", call, runs, ", ");
-	printf("\"cpu_us\": %.1f, \"interrupts\": %.2f}\n", (double)cpu_ns / 1e3 / runs,
-	       (double)raised / runs);
+	       (unsigned long long)kernel_ns / 1000, loaded ? "true" : "false", s->count);
+	put("wake", s->wake, s->count, ", ");
+	put("call", s->call, s->count, ", ");
+	printf("\"cpu_us\": %.1f, \"interrupts\": %.2f, \"looks\": %.2f, \"hits\": %.2f}\n",
+	       (double)s->cpu_ns / 1e3 / s->count, (double)s->raised / s->count,
+	       (double)s->looks / s->count, (double)s->hits / s->count);
 	fflush(stdout);
 }
 
@@ -306,7 +380,6 @@ static void find_cuda(void)
 	static const char *const names[FUNCTIONS] = { "cuInit",
 						      "cuDeviceGet",
 						      "cuCtxCreate_v2",
-						      "cuCtxDestroy_v2",
 						      "cuModuleLoadData",
 						      "cuModuleGetFunction",
 						      "cuStreamCreate",
@@ -317,7 +390,8 @@ static void find_cuda(void)
 						      "cuEventSynchronize",
 						      "cuMemHostAlloc",
 						      "cuMemHostGetDevicePointer_v2",
-						      "cuLaunchHostFunc" };
+						      "cuLaunchHostFunc",
+						      "cuCtxSetCurrent" };
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	for (int i = 0; i < FUNCTIONS; i++) {
@@ -330,13 +404,13 @@ static void find_cuda(void)
 	must(cu[INIT](0), "cuInit");
 }
 
-static void *make_context(unsigned int flags)
+static void make_context(unsigned int flags)
 {
-	void *context, *module, *memory;
+	void *module, *memory;
 	int number;
 
 	must(cu[DEVICE](&number, device), "cuDeviceGet");
-	must(cu[CREATE](&context, flags, number), "cuCtxCreate");
+	must(cu[CREATE](&gpu.context, flags, number), "cuCtxCreate");
 	must(cu[LOAD](&module, ptx), "cuModuleLoadData");
 	must(cu[FUNCTION](&gpu.kernel, module, "spin"), "cuModuleGetFunction");
 	must(cu[STREAM](&gpu.stream, 1u), "cuStreamCreate");
@@ -345,7 +419,6 @@ static void *make_context(unsigned int flags)
 	must(cu[HOST_POINTER](&gpu.word_at, memory, 0u), "cuMemHostGetDevicePointer");
 	gpu.word = memory;
 	*gpu.word = 0;
-	return context;
 }
 
 /* rtx_nvrm_init, again and again. */
@@ -375,15 +448,12 @@ static void measure_opening(int times)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "runs", 1, NULL, 'r' },
-						 { "load", 0, NULL, 'l' },
-						 { "device", 1, NULL, 'd' },
-						 { "init", 1, NULL, 'i' },
-						 { NULL, 0, NULL, 0 } };
-	static const uint64_t kernels_ns[] = { 100000, 1000000, 5000000 };
+	static const struct option options[] = {
+		{ "runs", 1, NULL, 'r' }, { "load", 0, NULL, 'l' },   { "device", 1, NULL, 'd' },
+		{ "init", 1, NULL, 'i' }, { "rounds", 1, NULL, 'o' }, { "trace", 1, NULL, 't' },
+		{ NULL, 0, NULL, 0 }
+	};
 	int opt, times = 0;
-	unsigned int made = 0;
-	void *context = NULL;
 	char name[16];
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
@@ -400,12 +470,19 @@ int main(int argc, char **argv)
 		case 'i':
 			times = atoi(optarg);
 			break;
+		case 'o':
+			rounds = atoi(optarg);
+			break;
+		case 't':
+			traced = atoi(optarg);
+			break;
 		default:
 			return 64;
 		}
-	if (runs < 10 || runs > RUNS_MAX || times < 0 || times > RUNS_MAX) {
-		fprintf(stderr, "waits: --runs takes 10 to %d, --init 0 to %d\n", RUNS_MAX,
-			RUNS_MAX);
+	if (runs < 10 || runs > RUNS_MAX || times < 0 || times > RUNS_MAX || rounds < 1 ||
+	    rounds > ROUNDS_MAX) {
+		fprintf(stderr, "waits: --runs takes 10 to %d, --init 0 to %d, --rounds 1 to %d\n",
+			RUNS_MAX, RUNS_MAX, ROUNDS_MAX);
 		return 64;
 	}
 	if (times)
@@ -420,23 +497,35 @@ int main(int argc, char **argv)
 			for (volatile uint64_t n = 0;; n++)
 				;
 		}
-	for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
-		if (made != ways[w].context) {
-			if (context)
-				must(cu[DESTROY](context), "cuCtxDestroy");
-			context = make_context(ways[w].context);
-			made = ways[w].context;
-		}
-		for (size_t k = 0; k < sizeof(kernels_ns) / sizeof(kernels_ns[0]); k++)
-			measure(&ways[w], kernels_ns[k]);
+	for (int c = 0; c < 2; c++) {
+		make_context(c ? BLOCK : SPIN);
+		gpus[c] = gpu;
 	}
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t k = 0; k < KERNELS; k++) {
+			all[w][k].wake = calloc((size_t)(runs * rounds), sizeof(int64_t));
+			all[w][k].call = calloc((size_t)(runs * rounds), sizeof(int64_t));
+			if (!all[w][k].wake || !all[w][k].call)
+				return 1;
+		}
+	for (int round = 0; round < rounds; round++)
+		for (size_t w = 0; w < WAYS; w++) {
+			gpu = gpus[ways[w].context];
+			must(cu[SET_CURRENT](gpu.context), "cuCtxSetCurrent");
+			for (size_t k = 0; k < KERNELS; k++)
+				measure(&ways[w], &all[w][k], kernels_ns[k]);
+		}
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t k = 0; k < KERNELS; k++)
+			print_series(&ways[w], &all[w][k], kernels_ns[k]);
 	{
-		struct rtx_timeline_stats stats = RTX_INIT(struct rtx_timeline_stats);
+		struct rtx_timeline_stats s = stats();
 
-		must(rtx_timeline_stats(timeline, &stats), "rtx_timeline_stats");
-		printf("{\"armed\": %llu, \"waits\": %llu, \"wakes\": %llu, \"missed\": %llu}\n",
-		       (unsigned long long)stats.armed, (unsigned long long)stats.waits,
-		       (unsigned long long)stats.wakes, (unsigned long long)stats.missed);
+		printf("{\"armed\": %llu, \"waits\": %llu, \"wakes\": %llu, \"missed\": %llu, "
+		       "\"looks\": %llu, \"hits\": %llu}\n",
+		       (unsigned long long)s.armed, (unsigned long long)s.waits,
+		       (unsigned long long)s.wakes, (unsigned long long)s.missed,
+		       (unsigned long long)s.looks, (unsigned long long)s.hits);
 	}
 	must(rtx_nvrm_close(nvrm), "rtx_nvrm_close");
 	return 0;

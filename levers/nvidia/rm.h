@@ -21,8 +21,11 @@ struct nv_sys {
 	int (*mmap)(void *ctx, int fd, size_t length, void **address); /* read-only, shared */
 	int (*mmap_writable)(void *ctx, int fd, size_t length, void **address); /* shared */
 	int (*munmap)(void *ctx, void *address, size_t length);
-	/* 1: an event has come, 0: none within so many milliseconds */
-	int (*poll)(void *ctx, int fd, int timeout_ms);
+	/*
+	 * 1: an event has come, 0: none within so many nanoseconds. exact: the end of that time is not
+	 * put together with other timers' (PR_SET_TIMERSLACK)
+	 */
+	int (*poll)(void *ctx, int fd, uint64_t timeout_ns, bool exact);
 	int (*pidfd_open)(void *ctx, int pid);
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
 	/* descriptors of /dev/nvidiactl that a process has; how many */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -67,13 +68,22 @@ static int linux_mmap_writable(void *ctx, int fd, size_t length, void **address)
 	return map(fd, length, PROT_READ | PROT_WRITE, address);
 }
 
-static int linux_poll(void *ctx, int fd, int timeout_ms)
+static int linux_poll(void *ctx, int fd, uint64_t timeout_ns, bool exact)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN | POLLPRI };
-	int n = poll(&p, 1, timeout_ms);
+	struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000u),
+				    .tv_nsec = (long)(timeout_ns % 1000000000u) };
+	/* 50 us of ordinary threads, none of others */
+	int slack = exact ? prctl(PR_GET_TIMERSLACK) : 0, n, err;
 
+	if (slack > 1)
+		prctl(PR_SET_TIMERSLACK, 1ul);
+	n = ppoll(&p, 1, &timeout, NULL);
+	err = errno;
+	if (slack > 1)
+		prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
 	if (n < 0)
-		return -errno;
+		return -err;
 	return n && p.revents & (POLLIN | POLLPRI);
 }
 

@@ -20,6 +20,7 @@
 #define ARENA_AT    0x120000000ull /* for the GPU */
 #define PROCESS_AT  0x200000000ull /* pages of the process: as they lie there, plus this */
 #define ENTRIES_MAX 4096u
+#define LOOK_NS	    100 /* what a look at the clock of a test takes */
 
 enum kind { GONE, PLAIN, ADDRESSES, DOORBELL, ARENA, PAGES, GROUP, CHANNEL, EVENT };
 
@@ -43,6 +44,7 @@ static uint8_t arena[ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t doorbell[NV_USERMODE_BYTES] __attribute__((aligned(4096)));
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_client = 0xc1d00100;
+static uint64_t stamp; /* of the next fence; 0: the machine's time */
 static enum kind to_map;
 static bool running;
 
@@ -120,7 +122,7 @@ static bool carry_out(struct object *c, const uint32_t *p, uint32_t words)
 					fake_nvrm.wild++;
 					return true;
 				}
-				fence[1] = rtxg_now_ns();
+				fence[1] = stamp ? stamp : rtxg_now_ns();
 				__atomic_store_n(&fence[0], a[2] | (uint64_t)a[3] << 32,
 						 __ATOMIC_RELEASE);
 			}
@@ -178,6 +180,7 @@ void fake_nvrm_reset(void)
 			close(object[i].fd);
 	memset(object, 0, sizeof(object));
 	fake_nvrm.gpus = 1;
+	stamp = 0;
 	pthread_mutex_unlock(&lock);
 	if (!running && !pthread_create(&thread, NULL, engine, NULL))
 		running = true;
@@ -476,6 +479,7 @@ static int fake_open(void *ctx, const char *path)
 	if (fd < 0)
 		return -errno;
 	__atomic_fetch_add(&fake_nvrm.fds, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&fake_nvrm.opens, 1, __ATOMIC_SEQ_CST);
 	return fd;
 }
 
@@ -502,10 +506,54 @@ static int fake_munmap(void *ctx, void *address, size_t length)
 	return 0;
 }
 
-/* As the driver: poll() takes the event. */
-static int fake_poll(void *ctx, int fd, int timeout_ms)
+/* The clock has come so far. */
+static void pass_to(uint64_t now)
 {
-	int ret = nv_sys_linux.poll(ctx, fd, timeout_ms);
+	fake_nvrm.clock = now;
+	if (!fake_nvrm.end_at || now < fake_nvrm.end_at)
+		return;
+	pthread_mutex_lock(&lock);
+	stamp = fake_nvrm.end_at + fake_nvrm.apart;
+	pthread_mutex_unlock(&lock);
+	fake_nvrm.end_at = 0;
+	__atomic_store_n(fake_nvrm.word, fake_nvrm.value, __ATOMIC_RELEASE);
+}
+
+static uint64_t fake_now(void *ctx)
+{
+	if (!fake_nvrm.clock)
+		return rtxg_now_ns();
+	pass_to(fake_nvrm.clock + LOOK_NS);
+	return fake_nvrm.clock;
+}
+
+/* On the clock of the test. The interrupt is a real one, of the engine's thread. */
+static int sleep_on_clock(void *ctx, int fd, uint64_t timeout_ns)
+{
+	uint64_t timer = fake_nvrm.clock + timeout_ns + fake_nvrm.timer_late;
+	uint64_t interrupt = fake_nvrm.end_at + fake_nvrm.interrupt_late;
+	int ret;
+
+	if (fake_nvrm.awake_at && fake_nvrm.clock - fake_nvrm.awake_at > fake_nvrm.awake)
+		fake_nvrm.awake = fake_nvrm.clock - fake_nvrm.awake_at;
+	if (!fake_nvrm.end_at || timer < interrupt) {
+		/* what came before the sleep ends it at once */
+		ret = nv_sys_linux.poll(ctx, fd, 0, false);
+		if (!ret)
+			pass_to(timer);
+	} else {
+		pass_to(interrupt);
+		ret = nv_sys_linux.poll(ctx, fd, 10 * 1000000000ull, false);
+	}
+	fake_nvrm.awake_at = fake_nvrm.clock;
+	return ret;
+}
+
+/* As the driver: poll() takes the event. */
+static int fake_poll(void *ctx, int fd, uint64_t timeout_ns, bool exact)
+{
+	int ret = fake_nvrm.clock ? sleep_on_clock(ctx, fd, timeout_ns)
+				  : nv_sys_linux.poll(ctx, fd, timeout_ns, exact);
 	uint64_t count;
 
 	if (ret > 0 && read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
@@ -520,4 +568,5 @@ const struct nv_sys fake_nvrm_sys = {
 	.mmap_writable = fake_map,
 	.munmap = fake_munmap,
 	.poll = fake_poll,
+	.now_ns = fake_now,
 };

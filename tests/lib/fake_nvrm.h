@@ -22,12 +22,23 @@ struct fake_nvrm {
 	uint32_t refuse_class; /* that class is not known */
 	int fail_call;	       /* this call of the driver (from 1) is refused; 0: none */
 	uint32_t fail_status;
-	bool lost;			 /* the GPU has fallen off the bus */
+	bool lost; /* the GPU has fallen off the bus */
+	/*
+	 * Time in the place of the machine's, if it is not 0: it goes on by each look at the clock, and
+	 * in poll(). At end_at the GPU, whose clock runs apart, writes value to the word.
+	 */
+	uint64_t clock, end_at, apart;
+	uint64_t timer_late, interrupt_late; /* how long after it is due a sleep ends */
+	volatile uint32_t *word;
+	uint32_t value;
 	const volatile void *unmappable; /* the page of the process that cannot be pinned */
 
 	/* What it has seen */
-	int calls;	/* of the driver */
-	int fds, maps;	/* that are open now */
+	int calls;     /* of the driver */
+	int opens;     /* of device files, since the beginning */
+	int fds, maps; /* that are open now */
+	/* the longest time between two sleeps, on that clock; since when; 0: no sleep as yet */
+	uint64_t awake, awake_at;
 	int objects;	/* that are allocated now, without clients */
 	int clients;	/* now */
 	int interrupts; /* raised */

@@ -32,6 +32,7 @@ int cuMemHostUnregister(void *page);
 
 static rtx_nvrm_t gpu;
 static rtx_timeline_t line;
+static bool foreseeing; /* all of it is true of timelines that foresee, too */
 
 static int before(void **state)
 {
@@ -49,6 +50,7 @@ static void up(void)
 	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
 	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
 	assert_int_equal(*rtx_timeline_word(line), 0);
+	assert_int_equal(rtx_timeline_foresee(line, foreseeing), 0);
 }
 
 static void nothing_is_left(void)
@@ -237,6 +239,7 @@ static void ten_thousand_waits_leave_nothing(void **state)
 	int fds, objects;
 
 	up();
+	assert_int_equal(rtx_timeline_arm(line, 1), 0); /* opens the event */
 	fds = fake_nvrm.fds;
 	objects = fake_nvrm.objects;
 	for (uint32_t v = 1; v <= 10000; v++) {
@@ -489,6 +492,42 @@ static void a_refusal_at_any_step_leaves_nothing(void **state)
 		nothing_is_left();
 	}
 	assert_true(steps > 15);
+}
+
+static void opening_takes_few_calls(void **state)
+{
+	int calls;
+
+	up();
+	calls = fake_nvrm.calls;
+	assert_int_equal(calls, 18);
+	assert_int_equal(fake_nvrm.opens, 2);
+	/* the first wait by interrupts opens an event */
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	assert_int_equal(fake_nvrm.calls, calls);
+	assert_int_equal(rtx_timeline_arm(line, 2), 0);
+	assert_int_equal(fake_nvrm.opens, 3);
+	assert_int_equal(fake_nvrm.calls, calls + 2);
+	assert_int_equal(rtx_timeline_arm(line, 3), 0);
+	assert_int_equal(fake_nvrm.calls, calls + 2);
+	down();
+}
+
+/* An event that the driver refuses is said by the first who needs it, and the next one may try. */
+static void an_event_that_is_refused_is_named(void **state)
+{
+	up();
+	fake_nvrm.refuse_class = 0x79;
+	assert_int_equal(rtx_timeline_arm(line, 1), -EOPNOTSUPP);
+	assert_non_null(strstr(rtx_strerror(), "opening an event"));
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), -EOPNOTSUPP);
+	assert_int_equal(fake_nvrm.fds, 2);
+	fake_nvrm.refuse_class = 0;
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_FENCE, UINT64_MAX), 0);
+	assert_int_equal(rtx_timeline_arm(line, 2), 0);
+	down();
 }
 
 static void an_engine_that_does_not_serve_is_passed_over(void **state)
@@ -819,6 +858,8 @@ int main(void)
 		cmocka_unit_test_setup(closing_sends_waiters_away, before),
 		cmocka_unit_test_setup(a_child_has_none_of_it_and_harms_nothing, before),
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
+		cmocka_unit_test_setup(opening_takes_few_calls, before),
+		cmocka_unit_test_setup(an_event_that_is_refused_is_named, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
 		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
 		cmocka_unit_test_setup(a_gpu_is_named_as_people_name_it, before),
@@ -831,5 +872,8 @@ int main(void)
 		cmocka_unit_test_setup(a_task_syncs_by_a_timeline, before),
 	};
 
+	if (cmocka_run_group_tests(tests, NULL, NULL))
+		return 1;
+	foreseeing = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

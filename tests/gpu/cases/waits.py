@@ -18,6 +18,9 @@ NOTIFY_AIM, FENCE_AIM = 0.7, 1.2
 #: rtx_nvrm_init with a first timeline, us
 INIT_AIM_US = 5000.0
 BLOCKING, SPINNING = "cuEventSynchronize, blocking event", "cuStreamSynchronize, spinning"
+FORESEEN = "NOTIFY, foreseen"
+#: rounds in which the ways take turns
+ROUNDS = "4"
 
 
 def run(setup: Setup, *options: str) -> list[dict[str, Any]]:
@@ -98,7 +101,7 @@ def example(
         made = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
         if made.returncode:
             raise RuntimeError(f"{' '.join(command)}: {(made.stderr or made.stdout)[-600:]}")
-    jobs = str(int(setup.seconds(150, 1000)))
+    jobs = str(int(setup.seconds(150, 500)))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(lib.parent), "RTXG_HOST": "daemon", "RTXG_SOCKET": "/nonexistent"}
     command = [str(built), way, jobs, "10", "1000"]
     if deadline:
@@ -120,9 +123,9 @@ def example(
 
 def case_waits(setup: Setup) -> None:
     """Figure 8: what it costs to wait for a kernel by CUDA's ways, by FENCE and by NOTIFY, idle and with all CPUs busy."""
-    runs = str(int(setup.seconds(200, 1000)))
-    idle = run(setup, "--init", "50", "--runs", runs)
-    busy = run(setup, "--load", "--runs", runs)
+    runs = str(int(setup.seconds(40, 80)))
+    idle = run(setup, "--init", "50", "--rounds", ROUNDS, "--runs", runs)
+    busy = run(setup, "--load", "--rounds", ROUNDS, "--runs", runs)
     opened = next(line for line in idle if "init" in line)
     setup.record(
         "figure 8: rtx_nvrm_init with a timeline: median",
@@ -137,11 +140,15 @@ def case_waits(setup: Setup) -> None:
         fence = ratio(lines, "FENCE", SPINNING, "wake_us")
         notify = ratio(lines, "NOTIFY", BLOCKING, "wake_us")
         cpu = ratio(lines, "NOTIFY", BLOCKING, "cpu_us")
+        foreseen = ratio(lines, FORESEEN, BLOCKING, "wake_us")
+        foreseen_cpu = ratio(lines, FORESEEN, BLOCKING, "cpu_us")
         waits = [line for line in lines if "way" in line]
         for what, found, aim in (
             ("FENCE's wake-up over CUDA's spinning", fence, FENCE_AIM),
             ("NOTIFY's wake-up over CUDA's blocking event", notify, NOTIFY_AIM),
             ("NOTIFY's CPU time over CUDA's blocking event", cpu, 1.0),
+            ("foreseen NOTIFY's wake-up over CUDA's blocking event", foreseen, NOTIFY_AIM),
+            ("foreseen NOTIFY's CPU time over CUDA's blocking event", foreseen_cpu, 1.0),
         ):
             middle = statistics.median(found.values())
             setup.record(
@@ -154,6 +161,8 @@ def case_waits(setup: Setup) -> None:
                 by_kernel_us=found,
                 each=waits,
             )
+    if setup.quick:
+        return
     ways = {way: example(setup, way) for way in ("cuda", "fence", "notify")}
     for way in ("fence", "notify"):
         setup.record(
