@@ -4,10 +4,8 @@
  * that wait for their work. The configuration names them (CeilingThreads=); by itself there are
  * none.
  *
- * It is a ceiling, as launches and waits pass the daemon by: from when a task of a process with a
- * real-time thread is seen until it is gone, whether it waits just then or not. A user who may have
- * such a thread may take a CPU with it himself. Which priority that gives, and what a thread is set
- * to, the core says (rtxg_cpu_ceiling.h): here the threads are looked for, read and set.
+ * What the programs give is seen by critical.c. What a thread is set to, the core says
+ * (rtxg_cpu_ceiling.h): here the threads are looked for, read and set.
  *
  * Only a thread of the kernel is raised, whatever a program calls itself, and no worker of a
  * workqueue: what it runs next is another driver's. What is raised stands in the journal of
@@ -16,7 +14,6 @@
  * May not: raise a thread that the configuration does not name; decide to which priority; change a
  * thread's CPUs.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <sched.h>
@@ -34,16 +31,10 @@
 #define THREADS_MAX 64u
 /* Kernel threads that are looked at with a sample, in less than a millisecond. */
 #define LOOKS 32u
-/* Threads of a process that are looked at. */
-#define PROCESS_THREADS 512
 
 /* linux/sched.h, and since 2.6.27 and 2.6.36 in /proc/PID/stat as they are. */
 #define PF_WQ_WORKER 0x00000020u
 #define PF_KTHREAD   0x00200000u
-
-/* Priorities as Linux counts. */
-#define DEADLINE_PRIO (-1)
-#define ORDINARY_PRIO 120
 
 struct thread {
 	pid_t id;
@@ -53,12 +44,10 @@ struct thread {
 };
 
 static struct {
-	char patterns[CEILING_PATTERNS][CEILING_PATTERN + 1];
-	uint32_t patterns_count;
+	struct config_words patterns;
 	struct thread threads[THREADS_MAX];
 	uint32_t count;
-	FILE *pass;    /* over the kernel's threads; NULL: none is under way */
-	uint32_t next; /* the task that is looked at next */
+	FILE *pass; /* over the kernel's threads; NULL: none is under way */
 	uint32_t ceiling;
 	int error; /* errno: the thread that was set last could not be given its ceiling */
 } ceiling;
@@ -91,8 +80,8 @@ static bool kernel_thread(pid_t id, char name[PROCESS_COMM])
 
 static bool named(const char *name)
 {
-	for (uint32_t i = 0; i < ceiling.patterns_count; i++)
-		if (!fnmatch(ceiling.patterns[i], name, 0))
+	for (uint32_t i = 0; i < ceiling.patterns.count; i++)
+		if (!fnmatch(ceiling.patterns.word[i], name, 0))
 			return true;
 	return false;
 }
@@ -242,88 +231,38 @@ static bool look(uint32_t count)
 	return true;
 }
 
-/* --- for which programs ----------------------------------------------------------------------- */
+/* --- while such programs are there ------------------------------------------------------------ */
 
-/* A thread's priority as the core has it, which is as Linux counts. */
-static int32_t prio_of(pid_t thread)
+bool ceiling_wanted(void)
 {
-	struct sched_param param;
-	int policy = sched_getscheduler(thread);
-
-	if (policy < 0 || sched_getparam(thread, &param))
-		return ORDINARY_PRIO;
-	if (raised_deadline(policy))
-		return DEADLINE_PRIO;
-	return raised_real_time(policy) ? 99 - param.sched_priority : ORDINARY_PRIO;
-}
-
-/* The ceiling of that process's threads. */
-static uint32_t ceiling_of(pid_t pid)
-{
-	struct dirent *entry;
-	uint32_t found = 0;
-	char path[64];
-	DIR *threads;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	threads = opendir(path);
-	for (int i = 0; threads && i < PROCESS_THREADS && (entry = readdir(threads)); i++) {
-		pid_t id = atoi(entry->d_name);
-
-		/* The number 0 would be this thread. */
-		if (id > 0)
-			found = rtxg_ceiling_with(found, prio_of(id));
-	}
-	if (threads)
-		closedir(threads);
-	return found;
-}
-
-static void look_at_next_task(struct daemon *d)
-{
-	for (uint32_t i = 0; i < d->tasks_top; i++) {
-		struct task *task = &d->tasks[ceiling.next++ % d->tasks_top];
-
-		if (!task->used)
-			continue;
-		task->ceiling = ceiling_of(task->pid);
-		return;
-	}
+	return ceiling.patterns.count;
 }
 
 void ceiling_next(struct daemon *d)
 {
 	uint32_t before = ceiling.ceiling;
 
-	if (!ceiling.patterns_count || !d->host->here)
+	if (!ceiling.patterns.count || !d->host->here)
 		return;
-	look_at_next_task(d);
-	ceiling.ceiling = 0;
-	for (uint32_t i = 0; i < d->tasks_top; i++)
-		if (d->tasks[i].used)
-			ceiling.ceiling = rtxg_ceiling_join(ceiling.ceiling, d->tasks[i].ceiling);
+	ceiling.ceiling = d->ceiling;
 	set_threads(ceiling.ceiling != before);
 	look(LOOKS);
 }
 
-void ceiling_configure(struct daemon *d, char patterns[][CEILING_PATTERN + 1], uint32_t count)
+void ceiling_configure(struct daemon *d, const struct config_words *patterns)
 {
-	if (count == ceiling.patterns_count &&
-	    !memcmp(ceiling.patterns, patterns, count * sizeof(*patterns)))
+	if (!memcmp(&ceiling.patterns, patterns, sizeof(*patterns)))
 		return;
-	ceiling_stop(d);
-	memcpy(ceiling.patterns, patterns, count * sizeof(*patterns));
-	ceiling.patterns_count = count;
+	ceiling_stop();
+	ceiling.patterns = *patterns;
 	ceiling.error = 0;
 	/* So that the first task finds them known. */
-	while (count && d->host->here && look(LOOKS))
+	while (patterns->count && d->host->here && look(LOOKS))
 		;
 }
 
-void ceiling_stop(struct daemon *d)
+void ceiling_stop(void)
 {
-	for (uint32_t i = 0; i < d->tasks_top; i++)
-		d->tasks[i].ceiling = 0;
 	ceiling.ceiling = 0;
 	set_threads(true);
 	ceiling.count = 0;
@@ -336,7 +275,7 @@ void ceiling_doctor(const struct daemon *d, json_t *checks)
 {
 	uint32_t found = 0, raised = 0;
 
-	if (!ceiling.patterns_count || !d->host->here)
+	if (!ceiling.patterns.count || !d->host->here)
 		return;
 	for (uint32_t i = 0; i < ceiling.count; i++) {
 		found += ceiling.threads[i].id != 0;

@@ -523,7 +523,8 @@ int config_load(struct daemon *d, json_t *messages, json_t *changes)
 	d->tasks_per_user = (uint32_t)c->tasks_per_user;
 	if (c->idle_exit_ns != RTXG_TIME_NEVER)
 		d->idle_exit_ns = c->idle_exit_ns;
-	ceiling_configure(d, c->ceilings, c->ceilings_count);
+	ceiling_configure(d, &c->ceilings);
+	interrupts_configure(d, &c->interrupts);
 	d->host->look(d);
 	/* All GPUs before the shares of them. */
 	apply_gpus(c);

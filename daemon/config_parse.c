@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "config_parse.h"
 #include "rtxg_slice.h"
 
@@ -33,11 +34,8 @@ void config_say(struct config *c, bool error, const char *format, ...)
 	fprintf(stderr, "rtxgd: %s\n", text);
 	if (c->messages)
 		json_array_append_new(c->messages, message_string(text));
-	if (error) {
-		if (!c->errors++)
-			snprintf(c->daemon->config_fail, sizeof(c->daemon->config_fail), "%s",
-				 text);
-	}
+	if (error && !c->errors++)
+		snprintf(c->daemon->config_fail, sizeof(c->daemon->config_fail), "%s", text);
 }
 
 static void wrong(struct config *c, const char *key, const char *value, const char *accepted)
@@ -425,22 +423,13 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 	}
 }
 
-/* A line replaces what the lines before it named, and an empty one names none. */
-static void ceilings_line(struct config *c, const char *key, const char *value)
+static void words_line(struct config *c, const char *key, const char *value,
+		       struct config_words *words)
 {
-	memset(c->ceilings, 0, sizeof(c->ceilings));
-	c->ceilings_count = 0;
-	while (*(value += strspn(value, " \t"))) {
-		size_t length = strcspn(value, " \t");
+	const char *bad = config_words_read(words, value);
 
-		if (length > CEILING_PATTERN || c->ceilings_count == CEILING_PATTERNS) {
-			wrong(c, key, value,
-			      "at most 8 names of kernel threads, of at most 31 characters, are");
-			return;
-		}
-		memcpy(c->ceilings[c->ceilings_count++], value, length);
-		value += length;
-	}
+	if (bad)
+		wrong(c, key, bad, "at most 8 names, of at most 31 characters, are");
 }
 
 static void daemon_line(struct config *c, const char *key, const char *value)
@@ -458,16 +447,21 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		else
 			c->tasks_per_user = n;
 	} else if (!strcmp(key, "IdleExitSec")) {
-		if (config_parse_duration(value, &n))
+		if (config_parse_duration(value, &c->idle_exit_ns))
 			wrong(c, key, value, "a time such as 60s, or 0 for never, is");
-		else
-			c->idle_exit_ns = n;
 	} else if (!strcmp(key, "CeilingThreads")) {
-		ceilings_line(c, key, value);
+		words_line(c, key, value, &c->ceilings);
+	} else if (!strcmp(key, "KeepOffInterrupts")) {
+		words_line(c, key, value, &c->interrupts.names);
+	} else if (!strcmp(key, "KeepOffCPUs")) {
+		if (affinity_parse(value, &c->interrupts.off)) {
+			c->interrupts.off = (struct rtxg_keepoff_cpus){ { 0 } };
+			wrong(c, key, value, "CPUs from 0 to 1023, as 2,4-7, are");
+		}
 	} else {
 		config_say(c, true,
-			   "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser, IdleExitSec and "
-			   "CeilingThreads are accepted",
+			   "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser, IdleExitSec, "
+			   "CeilingThreads, KeepOffInterrupts and KeepOffCPUs are accepted",
 			   c->path, c->line, key);
 	}
 }

@@ -6,8 +6,9 @@
 #include <stdio.h>
 
 #include "binding.h"
-#include "ceiling.h"
+#include "config_words.h"
 #include "daemon.h"
+#include "interrupts.h"
 
 enum vgpu_key {
 	V_GPU,
@@ -77,8 +78,8 @@ struct config {
 	char pool[RTXG_NAME_MAX + 1];
 	bool fail_closed;
 	uint64_t idle_exit_ns, tasks_per_user;
-	char ceilings[CEILING_PATTERNS][CEILING_PATTERN + 1];
-	uint32_t ceilings_count;
+	struct config_words ceilings;
+	struct interrupts_wanted interrupts;
 	struct wanted_vgpu vgpus[VGPUS_MAX];
 	uint32_t vgpus_count;
 	struct wanted_gpu gpus[GPUS_MAX];

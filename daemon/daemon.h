@@ -179,7 +179,7 @@ struct task {
 	uint64_t page_inode; /* no other page has it while the task lives */
 	bool placed;	     /* by another client than itself: the next daemon is told */
 	bool found;	     /* it named no vGPU: its cgroup or a rule says where it belongs */
-	uint32_t ceiling;    /* of its process's threads: see ceiling.c */
+	uint32_t ceiling;    /* of its process's threads: see critical.c */
 	bool ungated; /* managed in part, as the module says; a page of ours says it itself */
 	/* The thread that asked for a GPU of the pool; 0: did not say. See inherit.c. */
 	struct {
@@ -296,3 +296,4 @@ struct daemon {
 };
 
 #endif
+	uint32_t ceiling;   /* of all tasks: see critical.c */

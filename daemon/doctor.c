@@ -18,6 +18,7 @@
 #include "doctor.h"
 #include "host.h"
 #include "keep.h"
+#include "interrupts.h"
 #include "memory.h"
 #include "report.h"
 #include "user.h"
@@ -196,6 +197,7 @@ json_t *doctor_report(struct daemon *d)
 	ceiling_doctor(d, list);
 	fd = access("/dev/rtxg", F_OK);
 	report_check(list, "module", fd == 0,
+	interrupts_doctor(d, list);
 		     "load rtxg.ko for interrupt interception; programs run without it",
 		     "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
 	backend_doctor(d, list);

@@ -32,9 +32,11 @@
 #include "client.h"
 #include "config_apply.h"
 #include "control.h"
+#include "critical.h"
 #include "history.h"
 #include "host.h"
 #include "inherit.h"
+#include "interrupts.h"
 #include "keep.h"
 #include "memory.h"
 #include "module.h"
@@ -385,7 +387,10 @@ static void on_sample(struct daemon *d)
 	history_sample(d);
 	place_next(d);
 	memory_next(d);
+	if (d->host->here && (ceiling_wanted() || interrupts_wanted()))
+		critical_next(d);
 	ceiling_next(d);
+	interrupts_next(d);
 	inherit_next(d);
 }
 
@@ -704,7 +709,8 @@ int main(int argc, char **argv)
 		if (ret < 0)
 			fail("the event loop failed", NULL, -ret);
 		/* before the journal goes with what is inherited */
-		ceiling_stop(d);
+		ceiling_stop();
+		interrupts_stop();
 		inherit_stop(d);
 		memory_stop();
 		backend_stop(d);

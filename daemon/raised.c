@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * raised.c - threads that run at a priority which is not their own, and their way back. A journal
- * beside the socket says which they are, from before a thread is raised to after it is set back.
+ * raised.c - threads that run at a priority which is not their own, interrupts that are sent
+ * elsewhere, and their way back. A journal beside the socket says which they are, from before a
+ * thread is raised to after it is set back.
  *
  * The guard is a process of this program that has the journal and waits for the daemon's end: the
  * end of a pipe to which it never writes. Then it sets back what the journal has. So a thread is
@@ -11,9 +12,10 @@
  * daemon that has ended is used once.
  *
  * Places from TASKS_MAX on are those of kernel threads (ceiling.c). Such a thread's way back is the
- * core's to say: what an administrator has set it to stays.
+ * core's to say: what an administrator has set it to stays. So it is with interrupts
+ * (interrupts.c), whose records follow those of all threads.
  *
- * May not: raise a thread; decide which.
+ * May not: raise a thread or send an interrupt elsewhere; decide which.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +40,10 @@
 #define DEADLINE 6
 /* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
 #define RECORD 80
+/* Where the records of interrupts begin, behind all places of threads. */
+#define INTERRUPTS_AT ((off_t)(TASKS_MAX + 256u) * RECORD)
+/* Bytes of one: its number, three sets of CPUs, and its name up to the end of the line. */
+#define INTERRUPT_RECORD 1024
 /* Above each thread that was raised, so that none of them keeps the guard waiting. */
 #define GUARD_PRIORITY ((int)RTXG_SERVE_MAX + 1)
 /* The guard's descriptors. */
@@ -111,16 +117,48 @@ static void set_back(const char *line, bool kernel)
 			thread, priority, strerror(error), own);
 }
 
+static void set_interrupt_back(char *line)
+{
+	char own[AFFINITY_HEX], moved[AFFINITY_HEX], wanted[AFFINITY_HEX], name[AFFINITY_NAME];
+	struct rtxg_keepoff_cpus before, at, next, now;
+	unsigned int number;
+	int names = 0, error;
+
+	/* AFFINITY_HEX */
+	if (sscanf(line, "%u %256s %256s %256s %n", &number, own, moved, wanted, &names) != 4 ||
+	    !names || !affinity_of_hex(own, &before) || !affinity_of_hex(moved, &at) ||
+	    !affinity_of_hex(wanted, &next))
+		return;
+	line += names;
+	line[strcspn(line, "\n")] = 0;
+	for (char *end = line + strlen(line); end > line && end[-1] == ' ';)
+		*--end = 0;
+	if (affinity_name(number, name) || (*name && strcmp(name, line)) ||
+	    affinity_get(number, &now) || !rtxg_keepoff_left(&at, &next, &now))
+		return;
+	error = affinity_set(number, &before);
+	if (error)
+		fprintf(stderr,
+			"rtxgd: interrupt %u (%s) stays where the last daemon had it sent: %s\n",
+			number, line, strerror(-error));
+}
+
 /* Of a daemon that has ended. What was used once is empty afterwards, or has no name. */
 static void use_journal(int fd)
 {
-	char line[RECORD + 1] = "";
+	char line[INTERRUPT_RECORD + 1];
 	struct stat st;
+	off_t at;
 
 	if (flock(fd, LOCK_EX) || fstat(fd, &st) || !st.st_nlink)
 		return;
-	for (off_t at = 0; pread(fd, line, RECORD, at) == RECORD; at += RECORD)
+	line[RECORD] = 0;
+	for (at = 0; at < INTERRUPTS_AT && pread(fd, line, RECORD, at) == RECORD; at += RECORD)
 		set_back(line, at / RECORD >= TASKS_MAX);
+	line[INTERRUPT_RECORD] = 0;
+	for (at = INTERRUPTS_AT; pread(fd, line, INTERRUPT_RECORD, at) == INTERRUPT_RECORD;
+	     at += INTERRUPT_RECORD)
+		set_interrupt_back(line);
 	if (ftruncate(fd, 0))
 		fprintf(stderr, "rtxgd: the journal of raised threads cannot be emptied: %s\n",
 			strerror(errno));
@@ -177,34 +215,69 @@ static void start_guard(void)
 	}
 }
 
-static int put(uint32_t id, const char *text)
+static int put(off_t at, int size, const char *text)
 {
-	char line[RECORD + 1];
+	char line[INTERRUPT_RECORD + 1];
 	ssize_t n;
 
-	snprintf(line, sizeof(line), "%-*s\n", RECORD - 1, text);
-	n = pwrite(raised.fd, line, RECORD, (off_t)id * RECORD);
-	return n == RECORD ? 0 : n < 0 ? errno : ENOSPC;
+	snprintf(line, sizeof(line), "%-*s\n", size - 1, text);
+	n = pwrite(raised.fd, line, (size_t)size, at);
+	return n == size ? 0 : n < 0 ? errno : ENOSPC;
 }
 
-int raised_record(uint32_t id, const struct raised_thread *thread)
+/* The journal and its guard are there. 0 or an errno. */
+static int need_journal(void)
 {
-	char text[RECORD];
-
 	if (raised.fd < 0)
 		raised.fd = open_journal(O_CREAT);
 	if (raised.fd < 0)
 		return errno;
 	start_guard();
+	return 0;
+}
+
+int raised_record(uint32_t id, const struct raised_thread *thread)
+{
+	char text[RECORD];
+	int error = need_journal();
+
+	if (error)
+		return error;
 	snprintf(text, sizeof(text), "%d %d %llu %d %d %d", thread->process, thread->thread,
 		 thread->began, thread->own, thread->reset, thread->raised);
-	return put(id, text);
+	return put((off_t)id * RECORD, RECORD, text);
 }
 
 void raised_forget(uint32_t id)
 {
 	if (raised.fd >= 0)
-		put(id, "");
+		put((off_t)id * RECORD, RECORD, "");
+}
+
+static off_t interrupt_at(uint32_t place)
+{
+	return INTERRUPTS_AT + (off_t)place * INTERRUPT_RECORD;
+}
+
+int raised_record_interrupt(uint32_t place, const struct raised_interrupt *interrupt)
+{
+	char text[INTERRUPT_RECORD], own[AFFINITY_HEX], moved[AFFINITY_HEX], wanted[AFFINITY_HEX];
+	int error = need_journal();
+
+	if (error)
+		return error;
+	affinity_hex(&interrupt->own, own);
+	affinity_hex(&interrupt->moved, moved);
+	affinity_hex(&interrupt->wanted, wanted);
+	snprintf(text, sizeof(text), "%u %s %s %s %s", interrupt->number, own, moved, wanted,
+		 interrupt->name);
+	return put(interrupt_at(place), INTERRUPT_RECORD, text);
+}
+
+void raised_forget_interrupt(uint32_t place)
+{
+	if (raised.fd >= 0)
+		put(interrupt_at(place), INTERRUPT_RECORD, "");
 }
 
 void raised_start(const char *socket_path)

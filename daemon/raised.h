@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* raised.h - threads that run at a priority which is not their own, and their way back: see raised.c. */
+/*
+ * raised.h - threads that run at a priority which is not their own, interrupts that are sent
+ * elsewhere, and their way back: see raised.c.
+ */
 #ifndef RTXGD_RAISED_H
 #define RTXGD_RAISED_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "affinity.h"
+
+/* Places of interrupts in the journal. */
+#define RAISED_INTERRUPTS 128u
 
 struct raised_thread {
 	pid_t process, thread;
@@ -14,12 +22,19 @@ struct raised_thread {
 	bool reset;		  /* SCHED_RESET_ON_FORK, before it was raised */
 };
 
+struct raised_interrupt {
+	uint32_t number;
+	char name[AFFINITY_NAME]; /* of those who handle it */
+	/* As rtxg_keepoff_left() has them. */
+	struct rtxg_keepoff_cpus own, moved, wanted;
+};
+
 /* rtxgd with this as its only argument is the guard. */
 #define RAISED_GUARD "--guard-priorities"
 
-/* Sets back the threads that a killed daemon at this socket left raised. */
+/* Sets back the threads and interrupts that a killed daemon at this socket left. */
 void raised_start(const char *socket_path);
-/* All threads have their own priorities again. */
+/* All is set back. */
 void raised_stop(void);
 /*
  * Notes, before the thread is raised, what task `id` has it raised for. From TASKS_MAX on: what a
@@ -27,6 +42,9 @@ void raised_stop(void);
  */
 int raised_record(uint32_t id, const struct raised_thread *thread);
 void raised_forget(uint32_t id);
+/* The same for an interrupt that is to be sent elsewhere. */
+int raised_record_interrupt(uint32_t place, const struct raised_interrupt *interrupt);
+void raised_forget_interrupt(uint32_t place);
 
 /* A fixed priority of real time: SCHED_FIFO or SCHED_RR. */
 bool raised_real_time(int policy);

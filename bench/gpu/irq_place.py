@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """What a critical CPU task loses to others' GPU interrupts, and what placement gives back.
 
-usage: irq_place.py [--seconds S] [--rounds N] [--others N] [--json FILE]
+usage: irq_place.py [--product] [--seconds S] [--rounds N] [--others N] [--json FILE]
        irq_place.py --dry --irq NAME [...]    without a GPU, by any interrupt: the loads sleep
 
 A SCHED_FIFO 90 task does a job of about 1 ms in every 2 ms on the CPU that the GPU's interrupts go
@@ -10,8 +10,13 @@ to, while N PyTorch programs on other CPUs wait for small kernels by blocking ev
 
     alone           the others stand still
     theirs          they run
-    placed          they run; `rtxg latency --irq NAME=CPUS` has sent the interrupts elsewhere
+    placed          they run; `rtxg latency --irq NAME=CPUS` has sent the interrupts elsewhere.
+                    With --product: rtxgd does, by KeepOffInterrupts= and KeepOffCPUs=
     elsewhere       they run, and the task is on a CPU without interrupts of the GPU
+
+With --product the task has a task of an rtxgd in all four cases, and the daemon is told of
+interrupts and CPUs in the third alone. It sees the task within 0.1 s; a second passes before the
+first job.
 
 A job reads the clock over and over. Where two readings are more than 2 us apart, something else had
 the CPU. Printed and written for each case: what was taken from a second of work, gaps by length,
@@ -28,13 +33,16 @@ import platform
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
+DAEMON = Path(os.environ.get("RTXG_DAEMON", TOP / "build/release/daemon/rtxgd"))
 LATENCY = Path(os.environ.get("RTXG_LATENCY", TOP / "build/release/latency/rtxg-latency"))
 PRIORITY = 90
 PERIOD_NS = 2_000_000
@@ -65,11 +73,33 @@ while True:
 DRY = "import sys, time; open(sys.argv[1] + '.warm', 'w').close(); time.sleep(1e6)"
 
 
-def task(cpu: int, seconds: float) -> dict[str, object]:
+def ask(path: str, **request: object) -> tuple[socket.socket, dict]:
+    """One request to rtxgd; the connection, and the answer."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(10)
+    connection.connect(path)
+    connection.send(json.dumps(request).encode())
+    data, fds, _, _ = socket.recv_fds(connection, 1 << 17, 4)
+    answer = json.loads(data)
+    if "memfd" in answer:
+        answer = json.loads(os.pread(fds[0], answer["memfd"], 0))
+    if not answer["ok"]:
+        raise SystemExit(f"irq_place.py: rtxgd refuses {request}: {answer}")
+    return connection, answer
+
+
+def task(cpu: int, seconds: float, rtxgd: str) -> dict[str, object]:
     """The critical task, in this process: what its jobs lost."""
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     gc.disable()
+    said: dict[str, object] = {}
+    # ends with this process
+    opened = ask(rtxgd, op="open") if rtxgd else None
+    if opened:
+        time.sleep(1)
+        checks = ask(rtxgd, op="doctor")[1]["checks"]
+        said = {"doctor": [c["detail"] for c in checks if c["check"] == "interrupts"]}
     now = time.perf_counter_ns
     gaps: list[int] = []
 
@@ -106,7 +136,7 @@ def task(cpu: int, seconds: float) -> dict[str, object]:
     counts = [0] * (len(BINS_US) + 1)
     for gap in gaps:
         counts[sum(gap >= us * 1000 for us in BINS_US)] += 1
-    return {
+    return said | {
         "jobs": len(took),
         "taken_us_per_s": round(sum(gaps) / 1e3 / (sum(took) / 1e9), 1),
         "gaps": len(gaps),
@@ -185,6 +215,16 @@ def affinity(irq: int) -> str:
     return f"{read['smp_affinity_list']} (effective {read['effective_affinity_list']})"
 
 
+def effective(irq: int) -> list[int]:
+    """The CPUs on which an interrupt comes."""
+    try:
+        text = Path(f"/proc/irq/{irq}/effective_affinity_list").read_text()
+    except OSError:
+        return []
+    ranges = [part.split("-") for part in text.strip().split(",") if part]
+    return [cpu for r in ranges for cpu in range(int(r[0]), int(r[-1]) + 1)]
+
+
 class Others:
     """Programs of others on the GPU, on CPUs of their own; they can be halted."""
 
@@ -236,11 +276,48 @@ class Others:
         self.folder.cleanup()
 
 
-def measure(cpu: int, seconds: float, others: Others) -> dict[str, object]:
+class Product:
+    """An rtxgd of our own, on CPUs of its own."""
+
+    def __init__(self, cpus: list[int]) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.socket = f"{self.folder.name}/rtxgd.sock"
+        root = Path(self.folder.name) / "root"
+        self.config = root / "etc/rtxg/rtxg.conf"
+        self.config.parent.mkdir(parents=True)
+        self.config.write_text("")
+        arguments = ["--user", "--host", "daemon", "--idle-exit", "0", "--socket", self.socket]
+        self.program = subprocess.Popen(
+            ["taskset", "-c", listed(cpus), DAEMON, *arguments, "--config-root", root]
+        )
+        end = time.monotonic() + 10
+        while not Path(self.socket).exists():
+            if self.program.poll() is not None or time.monotonic() > end:
+                raise SystemExit("irq_place.py: rtxgd does not start")
+            time.sleep(0.05)
+
+    def keep_off(self, name: str, cpus: list[int]) -> None:
+        """These interrupts off these CPUs, while a critical task is there."""
+        self.config.write_text(
+            f"[Daemon]\nKeepOffInterrupts={name}\nKeepOffCPUs={listed(cpus)}\n"
+        )
+        ask(self.socket, op="reload")
+
+    def close(self) -> None:
+        """Ends it."""
+        self.program.terminate()
+        self.program.wait()
+        self.folder.cleanup()
+
+
+def measure(
+    cpu: int, seconds: float, others: Others, product: Product | None = None
+) -> dict[str, object]:
     """One case: the task in a process of its own, and the interrupts on its CPU meanwhile."""
     before, rounds, began = interrupts(), others.rounds(), time.monotonic()
+    rtxgd = product.socket if product else ""
     done = subprocess.run(
-        [sys.executable, __file__, "--task", str(cpu), str(seconds)],
+        [sys.executable, __file__, "--task", str(cpu), str(seconds), rtxgd],
         capture_output=True,
         text=True,
         check=False,
@@ -299,6 +376,29 @@ class Placed:
         return said
 
 
+class Watch(threading.Thread):
+    """Notes where an interrupt is sent, while this lasts."""
+
+    def __init__(self, irq: int) -> None:
+        super().__init__(daemon=True)
+        self.irq, self.seen, self.over = irq, [affinity(irq)], threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Looks ten times a second."""
+        while not self.over.wait(0.1):
+            now = affinity(self.irq)
+            if now != self.seen[-1]:
+                self.seen.append(now)
+
+    def end(self) -> str:
+        """All that it was."""
+        time.sleep(0.5)
+        self.over.set()
+        self.join()
+        return ", then ".join(self.seen)
+
+
 def machine() -> dict[str, object]:
     """What the figures depend on."""
     ask = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -332,7 +432,9 @@ def show(name: str, case: dict) -> None:
     )
 
 
-def one_round(options: argparse.Namespace, cpus: list[int], others: Others) -> dict[str, object]:
+def one_round(
+    options: argparse.Namespace, cpus: list[int], others: Others, product: Product | None
+) -> dict[str, object]:
     """The four cases; empty: no interrupt of that name comes."""
     # put back, interrupts may go to another of the CPUs that they are sent to
     irq, target, rate = busiest(options.irq, 1.0)
@@ -346,15 +448,24 @@ def one_round(options: argparse.Namespace, cpus: list[int], others: Others) -> d
     }
     print(f"interrupt {irq}: {rate:.0f}/s on CPU {target}, sent to {affinity(irq)}", flush=True)
     others.halt(True)
-    cases["alone"] = measure(target, options.seconds, others)
+    cases["alone"] = measure(target, options.seconds, others, product)
     others.halt(False)
-    cases["theirs"] = measure(target, options.seconds, others)
-    placed = Placed(options.irq, rest)
-    where = affinity(irq)
-    cases["placed"] = measure(target, options.seconds, others)
-    said = placed.end()
+    cases["theirs"] = measure(target, options.seconds, others, product)
+    if product:
+        product.keep_off(f"*{options.irq}*", [target])
+        watch = Watch(irq)
+        cases["placed"] = measure(target, options.seconds, others, product)
+        where, said = watch.end(), str(cases["placed"].get("doctor"))
+        product.keep_off("", [])
+    else:
+        placed = Placed(options.irq, rest)
+        where = affinity(irq)
+        cases["placed"] = measure(target, options.seconds, others)
+        said = placed.end()
     cases["placed"] |= {"sent_to": where, "said": said, "sent_to_afterwards": affinity(irq)}
-    cases["elsewhere"] = measure(rest[0], options.seconds, others)
+    # put back, they may come on another of their CPUs
+    quiet = [c for c in rest if c not in effective(irq)] or rest
+    cases["elsewhere"] = measure(quiet[0], options.seconds, others, product)
     for name in ("alone", "theirs", "placed", "elsewhere"):
         show(name, cases[name])
     print(f"placed: sent to {where}; afterwards {affinity(irq)}; {said}", flush=True)
@@ -363,8 +474,8 @@ def one_round(options: argparse.Namespace, cpus: list[int], others: Others) -> d
 
 def main() -> int:
     """Runs the cases; the exit status."""
-    if len(sys.argv) == 4 and sys.argv[1] == "--task":
-        print(json.dumps(task(int(sys.argv[2]), float(sys.argv[3]))))
+    if len(sys.argv) == 5 and sys.argv[1] == "--task":
+        print(json.dumps(task(int(sys.argv[2]), float(sys.argv[3]), sys.argv[4])))
         return 0
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -374,6 +485,7 @@ def main() -> int:
     parser.add_argument("--others", type=int, default=3)
     parser.add_argument("--irq", default="nvidia")
     parser.add_argument("--dry", action="store_true")
+    parser.add_argument("--product", action="store_true", help="rtxgd moves the interrupts")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
@@ -381,6 +493,7 @@ def main() -> int:
         print("irq_place.py: one CPU: there is nowhere to place anything", file=sys.stderr)
         return 2
     others = Others(options.others, cpus[-options.others :], options.dry)
+    product = Product(cpus[-options.others :]) if options.product else None
     record: dict[str, object] = {
         "machine": machine(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -396,12 +509,14 @@ def main() -> int:
     }
     try:
         for _ in range(options.rounds):
-            cases = one_round(options, cpus, others)
+            cases = one_round(options, cpus, others, product)
             if not cases:
                 return 1
             record["rounds"].append(cases)
     finally:
         others.close()
+        if product:
+            product.close()
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 0

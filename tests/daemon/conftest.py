@@ -13,6 +13,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,21 @@ class Daemon:
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children.append(child)
         return child
+
+    @contextmanager
+    def critical(self, priority: int) -> Iterator[subprocess.Popen[str]]:
+        """A program that uses the GPU and has a real-time thread."""
+        program = self.device("-u", "1000", "-s", "-d", "120")
+        try:
+            wait_for("it is there", lambda: any(t["pid"] == program.pid for t in self.tasks()))
+            try:
+                os.sched_setscheduler(program.pid, os.SCHED_FIFO, os.sched_param(priority))
+            except PermissionError:
+                pytest.skip("no right to a real-time priority")
+            yield program
+        finally:
+            program.kill()
+            program.wait()
 
     def tasks(self, **members: Any) -> list[Reply]:
         """The daemon's list of tasks."""

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +64,6 @@ def _has(thread: int) -> tuple[int, int]:
     return os.sched_getscheduler(thread), os.sched_getparam(thread).sched_priority
 
 
-@contextmanager
-def _critical(daemon: Daemon, priority: int) -> Iterator[subprocess.Popen[str]]:
-    """A program that uses the GPU and has a real-time thread."""
-    program = daemon.device("-u", "1000", "-s", "-d", "120")
-    try:
-        wait_for("it is there", lambda: any(t["pid"] == program.pid for t in daemon.tasks()))
-        try:
-            os.sched_setscheduler(program.pid, os.SCHED_FIFO, os.sched_param(priority))
-        except PermissionError:
-            pytest.skip("no right to a real-time priority")
-        yield program
-    finally:
-        program.kill()
-        program.wait()
-
-
 def _start(daemon: Daemon, names: str = NAME) -> None:
     daemon.write_config(f"[Daemon]\nCeilingThreads={names}\n")
     daemon.start()
@@ -89,9 +72,9 @@ def _start(daemon: Daemon, names: str = NAME) -> None:
 def test_raised_while_a_critical_program_is_there(daemon: Daemon, thread: int) -> None:
     """To the highest of those who are there, for as long as they are."""
     _start(daemon)
-    with _critical(daemon, 30):
+    with daemon.critical(30):
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
-        with _critical(daemon, 99):
+        with daemon.critical(99):
             wait_for(
                 "it is raised higher, below the kernel's own",
                 lambda: _has(thread) == (os.SCHED_FIFO, 97),
@@ -112,7 +95,7 @@ def test_not_for_an_ordinary_program(daemon: Daemon, thread: int) -> None:
     program.kill()
     daemon.write_config("[Daemon]\nCeilingThreads=\n")
     assert daemon.ask("reload")["ok"]
-    with _critical(daemon, 30):
+    with daemon.critical(30):
         before = daemon.tasks()[0]["engines"][0]["launches"]
         wait_for("it works", lambda: daemon.tasks()[0]["engines"][0]["launches"] > before + 200)
         assert _has(thread) == (os.SCHED_OTHER, 0)
@@ -129,7 +112,7 @@ def test_a_program_of_that_name_is_not_raised(daemon: Daemon, thread: int) -> No
         assert imposter.stdout is not None and imposter.stdout.readline() == "ready\n"
         assert Path(f"/proc/{imposter.pid}/comm").read_text().strip() == NAME
         _start(daemon)
-        with _critical(daemon, 30):
+        with daemon.critical(30):
             wait_for("the kernel's is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
             assert _has(imposter.pid) == (os.SCHED_OTHER, 0)
         imposter.kill()
@@ -141,7 +124,7 @@ def test_no_worker_is_raised(daemon: Daemon, thread: int) -> None:
     workers = [pid for pid in workers if _name(pid).startswith("kworker/")]
     others = {pid: _has(pid) for pid in workers}
     _start(daemon, f"kworker/* {NAME}")
-    with _critical(daemon, 5):
+    with daemon.critical(5):
         wait_for("the other is raised", lambda: _has(thread) == (os.SCHED_FIFO, 5))
         for pid, before in others.items():
             if _name(pid).startswith("kworker/"):
@@ -159,7 +142,7 @@ def _name(pid: int) -> str:
 def test_set_back_when_the_daemon_ends(daemon: Daemon, thread: int, number: int) -> None:
     """In order, or by the guard."""
     _start(daemon)
-    with _critical(daemon, 30):
+    with daemon.critical(30):
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
         daemon.kill(number)
         wait_for("it is set back", lambda: _has(thread) == (os.SCHED_OTHER, 0))
@@ -169,7 +152,7 @@ def test_what_another_has_set_stays(daemon: Daemon, thread: int) -> None:
     """An administrator's chrt, while it is raised."""
     _start(daemon)
     try:
-        with _critical(daemon, 30):
+        with daemon.critical(30):
             wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
             os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(40))
         wait_for("the program is gone", lambda: not daemon.tasks())
@@ -187,7 +170,7 @@ def test_what_could_not_be_raised_is_raised_later(daemon: Daemon, thread: int) -
     _start(daemon)
     journal = Path(f"{daemon.socket}.raised")
     journal.symlink_to("nowhere")
-    with _critical(daemon, 30):
+    with daemon.critical(30):
         wait_for("it cannot be raised", lambda: not _doctor(daemon)["ok"])
         assert _has(thread) == (os.SCHED_OTHER, 0)
         journal.unlink()
@@ -200,7 +183,7 @@ def test_its_own_real_time_priority_comes_back(daemon: Daemon, thread: int) -> N
     os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(20))
     try:
         _start(daemon)
-        with _critical(daemon, 10) as program:
+        with daemon.critical(10) as program:
             wait_for("the daemon knows both", lambda: "(10)" in _doctor(daemon)["detail"])
             assert _has(thread) == (os.SCHED_RR, 20)
             os.sched_setscheduler(program.pid, os.SCHED_FIFO, os.sched_param(30))
@@ -215,7 +198,7 @@ def test_what_another_has_set_stays_when_the_daemon_is_killed(daemon: Daemon, th
     os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(20))
     try:
         _start(daemon)
-        with _critical(daemon, 30):
+        with daemon.critical(30):
             wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
             guard = _guard(daemon)
             os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(40))
@@ -237,7 +220,7 @@ def _guard(daemon: Daemon) -> Path:
 def test_for_a_deadline_program(daemon: Daemon, thread: int) -> None:
     """It comes before all fixed priorities, so the ceiling is the highest there is."""
     _start(daemon)
-    with _critical(daemon, 30) as program:
+    with daemon.critical(30) as program:
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
         done = subprocess.run(
             ["chrt", "-d", "-T", "1000000", "-P", "100000000", "-p", "0", str(program.pid)],
@@ -259,7 +242,7 @@ def _doctor(daemon: Daemon) -> dict[str, Any]:
 def test_the_doctor_tells(daemon: Daemon, thread: int) -> None:
     """How many are named and raised; a name that fits none is worth a word."""
     _start(daemon)
-    with _critical(daemon, 30):
+    with daemon.critical(30):
         wait_for("it is raised", lambda: _has(thread) == (os.SCHED_FIFO, 30))
         row = _doctor(daemon)
         assert row["ok"] and "1 kernel threads are named" in row["detail"] and "(30)" in row["detail"], row
