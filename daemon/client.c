@@ -34,6 +34,13 @@
 #define SO_PEERPIDFD 77
 #endif
 
+/* A request that is served later, with the descriptor that came with it. */
+struct kept {
+	size_t size;
+	int fd;
+	char text[];
+};
+
 /* --- in --------------------------------------------------------------------------------------- */
 
 /* The client has read its reply, or never will. */
@@ -54,6 +61,9 @@ void client_drop(struct connection *c)
 		task_close(d, c->task);
 	reply_read(c);
 	user_unqueue(d, c);
+	if (c->kept && c->kept->fd >= 0)
+		discard(c->uid, c->kept->fd, false);
+	free(c->kept);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
@@ -115,6 +125,45 @@ static size_t take_descriptors(struct connection *c, struct msghdr *message, int
 	return all;
 }
 
+/* True: the request is kept, and the descriptor with it. */
+static bool keep_request(struct connection *c, const char *text, size_t size, int fd)
+{
+	if (!c->later)
+		return false;
+	c->later = false;
+	c->kept = malloc(sizeof(*c->kept) + size + 1);
+	if (!c->kept) {
+		c->closing = true;
+		return false;
+	}
+	*c->kept = (struct kept){ .size = size, .fd = fd };
+	memcpy(c->kept->text, text, size);
+	return true;
+}
+
+static void handle(struct connection *c, const char *text, size_t size, int fd)
+{
+	c->daemon->handle(c, text, size, fd);
+	if (!keep_request(c, text, size, fd) && fd >= 0)
+		discard(c->uid, fd, false);
+}
+
+static void serve_kept(struct connection *c)
+{
+	struct kept *kept = c->kept;
+
+	c->kept = NULL;
+	handle(c, kept->text, kept->size, kept->fd);
+	free(kept);
+}
+
+static void serve_again(struct daemon *d)
+{
+	for (struct connection *c = d->connections; c; c = c->next)
+		if (c->kept)
+			user_queue(d, c);
+}
+
 static void read_packet(struct connection *c)
 {
 	static char text[RTXG_REQUEST_MAX + 1];
@@ -153,7 +202,8 @@ static void read_packet(struct connection *c)
 		reply_error(c, "", -EBADMSG, "the request is not JSON: it is empty", NULL);
 		c->closing = true;
 	} else {
-		c->daemon->handle(c, text, (size_t)n, got);
+		handle(c, text, (size_t)n, got);
+		return;
 	}
 	if (got >= 0)
 		discard(c->uid, got, false);
@@ -224,14 +274,17 @@ bool client_serve(struct daemon *d)
 		return true;
 	}
 	reply_read(c);
-	read_packet(c);
+	if (c->kept)
+		serve_kept(c);
+	else
+		read_packet(c);
 	if (c->unread) {
 		user->unread++;
 		user->unread_bytes += c->unread;
 	}
 	if (!c->closing && c->unread)
 		await_reading(c);
-	else if (!c->closing)
+	else if (!c->closing && !c->kept)
 		sd_event_source_set_enabled(c->io, SD_EVENT_ON);
 	end = rtxg_now_ns();
 	user_charge(d, user, end, end - begin);
@@ -461,6 +514,7 @@ int client_listen(struct daemon *d, int fd,
 		  void (*handle)(struct connection *c, const char *text, size_t size, int fd))
 {
 	d->handle = handle;
+	d->again = serve_again;
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return sd_event_add_io(d->event, &d->listen_source, fd, EPOLLIN, on_connection, d);
 }

@@ -520,6 +520,7 @@ int config_load(struct daemon *d, json_t *messages, json_t *changes)
 	config_parse(c);
 
 	d->fail_closed = c->fail_closed;
+	d->gpus_by_claim = c->gpus_by_claim;
 	d->tasks_per_user = (uint32_t)c->tasks_per_user;
 	if (c->idle_exit_ns != RTXG_TIME_NEVER)
 		d->idle_exit_ns = c->idle_exit_ns;

@@ -446,6 +446,10 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 			wrong(c, key, value, "a number from 1 to 4096 is");
 		else
 			c->tasks_per_user = n;
+	} else if (!strcmp(key, "GPUNames")) {
+		c->gpus_by_claim = !strcmp(value, "any");
+		if (!c->gpus_by_claim && strcmp(value, "devices"))
+			wrong(c, key, value, "devices and any are");
 	} else if (!strcmp(key, "IdleExitSec")) {
 		if (config_parse_duration(value, &c->idle_exit_ns))
 			wrong(c, key, value, "a time such as 60s, or 0 for never, is");
@@ -460,8 +464,9 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		}
 	} else {
 		config_say(c, true,
-			   "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser, IdleExitSec, "
-			   "CeilingThreads, KeepOffInterrupts and KeepOffCPUs are accepted",
+			   "%s:%u: [Daemon] has no %s=; FailPolicy, TasksPerUser, GPUNames, "
+			   "IdleExitSec, CeilingThreads, KeepOffInterrupts and KeepOffCPUs are "
+			   "accepted",
 			   c->path, c->line, key);
 	}
 }

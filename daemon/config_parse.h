@@ -76,7 +76,7 @@ struct config {
 	struct wanted_vgpu *vgpu; /* whose section it is */
 	struct wanted_gpu *gpu;
 	char pool[RTXG_NAME_MAX + 1];
-	bool fail_closed;
+	bool fail_closed, gpus_by_claim;
 	uint64_t idle_exit_ns, tasks_per_user;
 	struct config_words ceilings;
 	struct interrupts_wanted interrupts;

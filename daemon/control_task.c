@@ -174,6 +174,12 @@ void control_place(struct connection *c, const struct request *r)
 		strcpy(wanted.gpu, vgpu->gpu[0] ? vgpu->gpu : "0");
 		wanted.given |= MESSAGE_BIT(M_GPU);
 	}
+	if (!error && here) {
+		error = task_device(c, wanted.gpu, why, sizeof(why));
+		c->later = error == -EINPROGRESS;
+		if (c->later)
+			return;
+	}
 	/* A question makes no GPU; the module's tasks find one there when they open. */
 	if (!error && (!here || objects_gpu_find(c->daemon, wanted.gpu))) {
 		error = task_place(c, &wanted, &account, why, sizeof(why), &refusal);

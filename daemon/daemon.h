@@ -222,7 +222,9 @@ struct connection {
 	bool group; /* member of group rtxg */
 	struct task *task;
 	struct connection *next, *prev;
-	bool closing; /* after the current reply */
+	bool closing;	   /* after the current reply */
+	bool later;	   /* the request can be served when something is known: daemon.again */
+	struct kept *kept; /* such a request */
 };
 
 struct match {
@@ -248,6 +250,7 @@ struct daemon {
 	uint64_t idle_exit_ns; /* 0 = stays */
 	uint64_t idle_since;
 	uint32_t tasks_per_user;
+	bool gpus_by_claim; /* a user's task may name a GPU that no device is known for */
 	/* where to look instead of /etc, /run and /usr/lib; NULL = there */
 	const char *config_root;
 	char config_fail[512];
@@ -282,6 +285,7 @@ struct daemon {
 	int fast;  /* epoll: doorbells, and the event loop's descriptor */
 	int spare; /* a descriptor to give up when there are no others */
 	void (*handle)(struct connection *c, const char *text, size_t size, int fd);
+	void (*again)(struct daemon *d); /* serves the requests that are kept */
 	sd_event_source *listen_source;
 	struct connection *connections;
 	uint32_t connections_count;
@@ -293,7 +297,7 @@ struct daemon {
 	bool configuring;   /* files come into force: a bound that cannot be kept is no refusal */
 	int inherit_error;  /* errno: a thread could not be given what it inherits */
 	bool inherit_again; /* the next sample tries it */
+	uint32_t ceiling;   /* of all tasks: see critical.c */
 };
 
 #endif
-	uint32_t ceiling;   /* of all tasks: see critical.c */

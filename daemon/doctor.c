@@ -14,11 +14,12 @@
 
 #include "backend_gate.h"
 #include "ceiling.h"
+#include "devices.h"
 #include "discard.h"
 #include "doctor.h"
 #include "host.h"
-#include "keep.h"
 #include "interrupts.h"
+#include "keep.h"
 #include "memory.h"
 #include "report.h"
 #include "user.h"
@@ -85,6 +86,7 @@ json_t *doctor_limits(struct daemon *d)
 	json_object_set_new(o, "engines", names(rtxg_engine_name));
 	json_object_set_new(o, "devices", devices);
 	json_object_set_new(o, "users", user_report(d));
+	json_object_set_new(o, "opencl", devices_report());
 	return o;
 }
 
@@ -195,9 +197,9 @@ json_t *doctor_report(struct daemon *d)
 						"priority that they inherit",
 			     d->inherit_error ? strerrordesc_np(d->inherit_error) : "");
 	ceiling_doctor(d, list);
+	interrupts_doctor(d, list);
 	fd = access("/dev/rtxg", F_OK);
 	report_check(list, "module", fd == 0,
-	interrupts_doctor(d, list);
 		     "load rtxg.ko for interrupt interception; programs run without it",
 		     "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
 	backend_doctor(d, list);

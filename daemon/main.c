@@ -33,6 +33,7 @@
 #include "config_apply.h"
 #include "control.h"
 #include "critical.h"
+#include "devices.h"
 #include "history.h"
 #include "host.h"
 #include "inherit.h"
@@ -658,7 +659,9 @@ static int start(struct daemon *d, const struct options *options)
 	config_load(d, NULL, NULL);
 	keep_restore(d);
 	names_settle(NAMES_MS);
-	ret = client_listen(d, listener, control_packet);
+	ret = devices_start(d);
+	if (ret >= 0)
+		ret = client_listen(d, listener, control_packet);
 	if (ret < 0)
 		return fail("cannot listen", NULL, -ret);
 	backend_start(d);
@@ -693,6 +696,8 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], RAISED_GUARD))
 		return raised_guard();
+	if (argc == 2 && !strcmp(argv[1], DEVICES_LIST))
+		return devices_list();
 	ret = read_options(d, argc, argv, &options);
 	if (ret)
 		return ret;

@@ -206,15 +206,40 @@ static struct gpu *gpu_place(struct daemon *d, const struct user *user)
 	return oldest && gpu_remove(d, oldest) ? oldest : NULL;
 }
 
+static bool is_place(const char *name)
+{
+	unsigned int domain, bus, slot, function;
+	int end = 0;
+
+	return sscanf(name, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) == 4 &&
+	       !name[end];
+}
+
+bool objects_gpu_on_bus(const char *name)
+{
+	char path[RTXG_NAME_MAX + 32];
+	unsigned int class = 0;
+	FILE *file;
+
+	if (!is_place(name))
+		return false;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/class", name);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%x", &class) != 1)
+		class = 0;
+	if (file)
+		fclose(file);
+	/* Base classes: display, processor, accelerator, co-processor. */
+	return class >> 16 == 0x03 || class >> 16 == 0x0b || class >> 16 == 0x12 ||
+	       class >> 16 == 0x40;
+}
+
 /* A name that is a place on the PCI bus is of a GPU only if there is a device. */
 static bool gpu_exists(const char *name)
 {
 	char path[RTXG_NAME_MAX + 32];
-	unsigned int domain, bus, slot, function;
-	int end = 0;
 
-	if (sscanf(name, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) != 4 ||
-	    name[end])
+	if (!is_place(name))
 		return true;
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", name);
 	return !access(path, F_OK);

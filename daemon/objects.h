@@ -12,6 +12,8 @@
 /* Sets d->gpu_default: the parameters of a GPU that no file configured. */
 void objects_gpu_defaults(struct daemon *d);
 struct gpu *objects_gpu_find(struct daemon *d, const char *name);
+/* Is the name a place on the PCI bus where a device is that computes or draws? */
+bool objects_gpu_on_bus(const char *name);
 /*
  * The GPU of that name; a new name adds a GPU. user: whose task names it, NULL = an administrator.
  */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "devices.h"
 #include "fence.h"
 #include "history.h"
 #include "host.h"
@@ -127,6 +128,24 @@ struct vgpu *task_vgpu(struct connection *c, const struct request *r, char *why,
 		return NULL;
 	}
 	return vgpu;
+}
+
+int task_device(struct connection *c, const char *gpu, char *why, size_t size)
+{
+	struct daemon *d = c->daemon;
+	char known[300];
+
+	if (d->gpus_by_claim || c->user->trusted || access_administer(c) ||
+	    objects_gpu_find(d, gpu) || objects_gpu_on_bus(gpu) || devices_has(gpu))
+		return 0;
+	if (devices_look(d))
+		return -EINPROGRESS;
+	devices_known(known, sizeof(known));
+	snprintf(why, size,
+		 "there is no GPU %s: %s (an administrator can name others: [GPU NAME] or "
+		 "GPUNames=any)",
+		 gpu, known);
+	return -ENODEV;
 }
 
 /* Makes room for a task in the vGPU on the GPU that the request names. */
@@ -249,6 +268,11 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	uint32_t id;
 
 	error = may_open(c, takeover, fd, why, sizeof(why));
+	if (!error && given(r, M_GPU))
+		error = task_device(c, r->gpu, why, sizeof(why));
+	c->later = error == -EINPROGRESS;
+	if (c->later)
+		return error;
 	if (error)
 		return refuse(c, error, why, NULL);
 	/* Under the daemon before, another client than the task may have said where it belongs. */

@@ -17,6 +17,11 @@ int task_check_priority(const struct connection *c, uint32_t limit, int64_t want
  */
 int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
 	       size_t size, struct rtxg_refusal *refusal);
+/*
+ * May a task of this client be on a GPU of that name? An ordinary user's word makes no device. 0,
+ * -ENODEV, or -EINPROGRESS: the devices are being listed, and the request has to be served later.
+ */
+int task_device(struct connection *c, const char *gpu, char *why, size_t size);
 /* Opens the connection's task, and replies. fd: the page of a task taken over, else -1. */
 int task_open(struct connection *c, const struct request *r, int fd);
 /* The caller has checked that the client may change this task. */

@@ -221,6 +221,7 @@ def test_a_daemon_that_is_flooded_is_no_real_time_hog(stage: Stage) -> None:
 
 def test_invented_gpu_names_of_one_user_leave_room_for_others(stage: Stage) -> None:
     """A quota of names; `place` makes none; what is counted of others stays."""
+    stage.daemon.write_config("[Daemon]\nGPUNames=any\n")
     stage.daemon.start(mode="--system")
     path = stage.daemon.socket
     assert stage.as_victim(lambda c: c.open(gpu="mine"))["ok"]

@@ -77,6 +77,7 @@ WRONG = [
     ("[GPU 0]\nSwitchCost=100%", 2, "100%", "below 100%"),
     ("[GPU 0]\nBandWaitSec=infinity", 2, "infinity", "30ms"),
     ("[Daemon]\nFailPolicy=ajar", 2, "ajar", "closed"),
+    ("[Daemon]\nGPUNames=all", 2, "all", "devices and any"),
     ("[Daemon]\nTasksPerUser=0", 2, "TasksPerUser=0", "1 to 4096"),
     ("[Daemon]\nVerbose=1", 2, "Verbose", "FailPolicy"),
     ("[Match]\nExec=x", 1, "VGPU=", ""),

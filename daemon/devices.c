@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+/*
+ * devices.c - which names of GPUs are of OpenCL's devices here. OpenCL's devices are known to their
+ * drivers alone, and drivers are libraries that take as long as they like. So a process of this
+ * program's asks them (devices_list.c): as nobody, with an environment of its own, so that what it
+ * says is true of the machine and not of a user. It is asked when a name comes that is not known,
+ * and not again before AGAIN_NS, however many such names come.
+ *
+ * May not: wait for that process; load a driver.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "devices.h"
+#include "message.h"
+
+#define DEVICES_MAX 64
+#define AGAIN_NS    (10 * NS_PER_S)
+#define PATIENCE_NS (20 * NS_PER_S)
+
+static struct {
+	char names[DEVICES_MAX][RTXG_NAME_MAX + 1];
+	uint32_t count;
+	uint32_t listed; /* how often they were */
+	bool whole;	 /* the last list was */
+	uint64_t asked_ns;
+	pid_t process; /* that was asked last; 0: none that is left */
+	int pipe;      /* -1: no list is on its way */
+	sd_event_source *output, *patience;
+	char text[DEVICES_MAX * (RTXG_NAME_MAX + 2)];
+	size_t size;
+} devices = { .pipe = -1 };
+
+bool devices_has(const char *name)
+{
+	for (uint32_t i = 0; i < devices.count; i++)
+		if (!strcmp(devices.names[i], name))
+			return true;
+	return false;
+}
+
+/* A list that breaks off says nothing of what has gone: then what was known stays. */
+static void take_list(void)
+{
+	static const char end[] = "\n" DEVICES_END "\n";
+	size_t tail = strlen(end);
+	char *save = NULL;
+
+	devices.text[devices.size] = 0;
+	devices.whole = !strcmp(devices.text, end + 1) ||
+			(devices.size >= tail && !strcmp(devices.text + devices.size - tail, end));
+	if (!devices.whole)
+		return;
+	devices.count = 0;
+	for (char *at = strtok_r(devices.text, "\n", &save);
+	     at && strcmp(at, DEVICES_END) && devices.count < DEVICES_MAX;
+	     at = strtok_r(NULL, "\n", &save))
+		if (!message_name_wrong(at, strlen(at), false))
+			strcpy(devices.names[devices.count++], at);
+}
+
+static void finish(struct daemon *d)
+{
+	take_list();
+	devices.output = sd_event_source_disable_unref(devices.output);
+	sd_event_source_set_enabled(devices.patience, SD_EVENT_OFF);
+	close(devices.pipe);
+	devices.pipe = -1;
+	devices.listed++;
+	devices.asked_ns = rtxg_now_ns();
+	d->again(d);
+}
+
+static int on_output(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	size_t left = sizeof(devices.text) - 1 - devices.size;
+	ssize_t n = read(fd, devices.text + devices.size, left);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n > 0)
+		devices.size += (size_t)n;
+	else
+		finish(data);
+	return 0;
+}
+
+/* A driver that does not answer; the process ends itself (devices_list.c). */
+static int on_patience(sd_event_source *s, uint64_t usec, void *data)
+{
+	finish(data);
+	return 0;
+}
+
+/* Starts the process; its output comes from `pipe`. 0 or an errno. */
+static int start(int output)
+{
+	static char name[] = "rtxgd", option[] = DEVICES_LIST, path[] = "PATH=/usr/bin:/bin",
+		    home[] = "HOME=/", language[] = "LC_ALL=C";
+	char *arguments[] = { name, option, NULL };
+	char *environment[] = { path, home, language, NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	sigset_t none;
+	int error;
+
+	sigemptyset(&none);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setpgroup(&attributes, 0);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+	posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	error = posix_spawn(&devices.process, "/proc/self/exe", &files, &attributes, arguments,
+			    environment);
+	posix_spawn_file_actions_destroy(&files);
+	posix_spawnattr_destroy(&attributes);
+	if (error)
+		devices.process = 0;
+	return error;
+}
+
+int devices_start(struct daemon *d)
+{
+	int ret = sd_event_add_time_relative(d->event, &devices.patience, CLOCK_MONOTONIC, 0, 0,
+					     on_patience, d);
+
+	return ret < 0 ? ret : sd_event_source_set_enabled(devices.patience, SD_EVENT_OFF);
+}
+
+bool devices_look(struct daemon *d)
+{
+	uint64_t now = rtxg_now_ns();
+	int ends[2], error;
+
+	if (devices.pipe >= 0)
+		return true;
+	if (!devices.patience)
+		return false;
+	if (devices.asked_ns && now - devices.asked_ns < AGAIN_NS)
+		return false;
+	/* One that hangs in its driver is not joined by a second. */
+	if (devices.process && !waitpid(devices.process, NULL, WNOHANG))
+		return false;
+	devices.asked_ns = now;
+	devices.size = 0;
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return false;
+	error = start(ends[1]);
+	close(ends[1]);
+	if (!error &&
+	    sd_event_add_io(d->event, &devices.output, ends[0], EPOLLIN, on_output, d) < 0)
+		error = ENOMEM;
+	if (error) {
+		fprintf(stderr, "rtxgd: the devices of OpenCL cannot be listed: %s\n",
+			strerror(error));
+		devices.whole = false;
+		close(ends[0]);
+		return false;
+	}
+	devices.pipe = ends[0];
+	sd_event_source_set_time_relative(devices.patience, PATIENCE_NS / 1000);
+	sd_event_source_set_enabled(devices.patience, SD_EVENT_ONESHOT);
+	return true;
+}
+
+void devices_known(char *text, size_t size)
+{
+	size_t at;
+
+	if (!devices.whole) {
+		snprintf(text, size, "the devices of OpenCL could not be listed");
+		return;
+	}
+	snprintf(text, size, "the devices of OpenCL here are:");
+	for (uint32_t i = 0; i < devices.count; i++) {
+		at = strlen(text);
+		snprintf(text + at, size - at, "%s %s", i ? "," : "", devices.names[i]);
+	}
+	if (!devices.count)
+		snprintf(text, size, "OpenCL has no device here");
+}
+
+json_t *devices_report(void)
+{
+	json_t *names = json_array();
+
+	for (uint32_t i = 0; i < devices.count; i++)
+		json_array_append_new(names, json_string(devices.names[i]));
+	return json_pack("{s:o, s:I, s:b}", "names", names, "listed", (json_int_t)devices.listed,
+			 "whole", devices.whole);
+}

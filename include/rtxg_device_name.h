@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* rtxg_device_name.h - the name of an OpenCL device: see layers/opencl/device_name.c. */
+#ifndef RTXG_DEVICE_NAME_H
+#define RTXG_DEVICE_NAME_H
+
+#include <CL/cl_icd.h>
+#include <stddef.h>
+
+/*
+ * The name under which rtxg knows the device. Of `next`, clGetDeviceIDs, clGetDeviceInfo and
+ * clGetPlatformInfo are called. 0 or -ENODEV if the platform does not answer.
+ */
+int layer_device_name(const cl_icd_dispatch *next, cl_device_id device, char *name, size_t size);
+
+#endif

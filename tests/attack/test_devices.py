@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+"""A GPU of OpenCL exists when a device of the machine does, and not because a user says so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from users import ATTACKER, BUILD, VICTIM, Connection, Stage, wait_for
+
+#: of an answer that comes while a driver takes two seconds; without waiting it is milliseconds
+LONGEST_S = 1.5
+
+
+def listed(stage: Stage) -> dict[str, Any]:
+    """What the daemon knows of OpenCL's devices."""
+    return dict(stage.daemon.ask("limits")["opencl"])
+
+
+def names(stage: Stage) -> list[str]:
+    """The GPUs that the daemon has."""
+    return [gpu["gpu"] for gpu in stage.daemon.ask("gpu-list")["gpus"]]
+
+
+def with_driver(stage: Stage, driver: Path | None) -> tuple[str, ...]:
+    """Words that give a program a machine with that driver alone, or with none."""
+    vendors = stage.daemon.folder / "vendors"
+    vendors.mkdir(exist_ok=True)
+    if driver:
+        (vendors / "one.icd").write_text(f"{driver}\n")
+    script = 'mount --make-rprivate / && mount --bind "$0" /etc/OpenCL/vendors && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", script, str(vendors))
+
+
+def mountable(words: tuple[str, ...]) -> bool:
+    """Whether the machine permits that, and a loader of OpenCL is there to be led astray."""
+    if not Path("/etc/OpenCL/vendors").is_dir():
+        return False
+    return subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_name_of_no_device_is_refused_with_those_that_are(stage: Stage) -> None:
+    """By `open` and by `place`; a list is made once, however many names come."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    assert listed(stage) == {"names": [], "listed": 0, "whole": False}
+
+    def main(go: Callable[[], None]) -> list[Any]:
+        connections = [Connection(path) for _ in range(60)]
+        for number, connection in enumerate(connections):
+            op = "place" if number % 3 == 2 else "open"
+            connection.send(f'{{"op": "{op}", "gpu": "phantom-{number}"}}'.encode())
+        go()
+        return [connection.receive()[0] for connection in connections]
+
+    replies = stage.attack(main).result()
+    assert {reply["error"] for reply in replies} == {"ENODEV"}, replies
+    known = listed(stage)
+    assert (known["listed"], known["whole"]) == (1, True), known
+    for name in known["names"]:
+        assert name in replies[0]["message"], replies[0]
+    assert "GPUNames=any" in replies[0]["message"]
+    assert stage.as_victim(lambda c: c.open())["ok"], "the standard GPU"
+    assert names(stage) == ["0"]
+
+
+def test_the_name_of_a_device_is_taken_at_once(stage: Stage) -> None:
+    """The request waits for the list; the layer and the daemon compute the same name."""
+    cache = stage.daemon.folder / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    command = [str(BUILD / "demo/nbody"), "--seconds", "1"]
+    environment = stage.daemon.environment | {"POCL_CACHE_DIR": str(cache)}
+
+    def run(*words: str) -> Any:
+        done = subprocess.run([*words, *command], env=environment, cwd="/", capture_output=True,
+                              text=True, timeout=120, check=False)
+        return [done.returncode, done.stderr]
+
+    if not Path(command[0]).exists() or stage.run(VICTIM, run).result()[0]:
+        pytest.skip("no device of OpenCL")
+    stage.daemon.start(mode="--system")
+    managed = (str(BUILD / "cli/rtxg"), "run", "--fail", "closed", "--")
+    status, error = stage.run(VICTIM, lambda: run(*managed)).result()
+    assert status == 0, error
+    known = listed(stage)
+    assert known["listed"] <= 1 and "UNMANAGED" not in error
+    assert known["listed"] == 0 or set(names(stage)) & set(known["names"]), (known, names(stage))
+
+
+def test_a_driver_that_takes_its_time_keeps_nobody_waiting(stage: Stage) -> None:
+    """It is loaded by nobody, without the daemon's environment, and what it prints is no name."""
+    folder = stage.daemon.folder
+    driver = Path(shutil.copy(BUILD / "tests/daemon/libslow_driver.so", folder / "driver.so"))
+    note = folder / "driver.so.note"
+    note.touch()
+    note.chmod(0o666)
+    words = with_driver(stage, driver)
+    if not mountable(words):
+        pytest.skip("no mounts of one's own here, or no loader of OpenCL")
+    stage.daemon.environment |= {"OCL_ICD_VENDORS": str(folder), "LD_PRELOAD_TEST": "a secret"}
+    stage.daemon.start(mode="--system", prefix=words)
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> list[Any]:
+        connections = [Connection(path) for _ in range(20)]
+        for connection in connections:
+            connection.send(b'{"op": "open", "gpu": "phantom-of-a-driver"}')
+        go()
+        for connection in connections[10:]:
+            connection.socket.close()  # while its request is kept
+        return [connection.receive()[0] for connection in connections[:10]]
+
+    attack = stage.attack(main)
+    wait_for("the driver begins", note.read_text)
+    assert stage.longest_reply(1) < LONGEST_S
+    assert {reply["error"] for reply in attack.result()} == {"ENODEV"}
+    lines = note.read_text().splitlines()
+    assert lines.count("begins") == 1, lines
+    for line in lines:
+        key, _, rest = line.partition(":")
+        if key in ("Uid", "Gid"):
+            assert rest.split() == ["65534"] * 4, line
+        if key in ("CapEff", "CapPrm"):
+            assert int(rest, 16) == 0, line
+        if key == "NoNewPrivs":
+            assert rest.strip() == "1", line
+    assert not [line for line in lines if line.startswith(("OCL_ICD", "LD_PRELOAD", "RTXG_"))], lines
+    assert names(stage) == ["0"]
+
+
+def test_an_administrator_names_what_opencl_does_not_have(stage: Stage) -> None:
+    """By a section, for all users; by GPUNames=any, every name within the quota."""
+    stage.daemon.write_config("[GPU of-a-container]\nPolicy=fifo\n")
+    stage.daemon.start(mode="--system")
+    assert stage.as_victim(lambda c: c.open(gpu="of-a-container"))["ok"]
+    assert stage.as_victim(lambda c: c.open(gpu="typo"))["error"] == "ENODEV"
+    assert stage.daemon.connect().open(gpu="of-root")["ok"], "root's word is enough"
+    stage.daemon.write_config("[Daemon]\nGPUNames=any\n")
+    assert stage.daemon.ask("reload")["errors"] == 0
+    assert stage.as_victim(lambda c: c.open(gpu="typo"))["ok"]
+
+
+def test_a_device_of_the_bus_that_does_not_compute_is_no_gpu(stage: Stage) -> None:
+    """A disk, a network card: their places are on the bus, too."""
+    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
+        if (device / "class").read_text()[:4] in ("0x01", "0x02", "0x06"):
+            break
+    else:
+        pytest.skip("no such device here")
+    stage.daemon.start(mode="--system")
+    assert stage.as_victim(lambda c: c.open(gpu=device.name))["error"] == "ENODEV"
+
+
+def test_a_program_that_ends_while_its_request_is_kept_leaves_nothing(stage: Stage) -> None:
+    """Nor do those that send a descriptor with it."""
+    words = with_driver(stage, None)
+    stage.daemon.start(mode="--system", prefix=words if mountable(words) else ())
+    path = stage.daemon.socket
+    assert stage.daemon.process is not None
+    descriptors = Path(f"/proc/{stage.daemon.process.pid}/fd")
+    before = len(list(descriptors.iterdir()))
+
+    def main() -> None:
+        for _ in range(50):
+            if os.fork() == 0:
+                fds = (os.memfd_create("page"),)
+                text = b'{"op": "open", "gpu": "phantom", "takeover": true}'
+                Connection(path).send(text, fds)
+                os._exit(0)
+
+    stage.run(ATTACKER, main).result()
+    wait_for("no descriptor more", lambda: len(list(descriptors.iterdir())) <= before)
+    assert stage.as_victim(lambda c: c.open())["ok"]
