@@ -160,7 +160,8 @@ def test_a_file_that_breaks_the_bound_of_another_says_whose(gpu: Gpu) -> None:
     assert refused["error"] == "EBUSY" and "vGPU chat would lose its bound" in refused["message"]
     gpu.daemon.write_config(f"[VGPU voice]\nGPULatencySec={best // 100}us\n")
     reply = gpu.daemon.ask("reload")
-    assert any("voice" in m and "vGPU chat would lose its bound" in m for m in reply["messages"]), reply
+    said = reply["messages"]
+    assert any("voice" in m and "vGPU chat would lose its bound" in m for m in said), reply
     assert reply["errors"] == 0 and vgpu(gpu.daemon, "voice")["latency_ns"] == 10 * best
 
 

@@ -357,6 +357,16 @@ static void test_no_use_is_shorter_than_early(void **unused)
 	assert_int_equal(w.ready_until, w.now + 2 * AHEAD);
 }
 
+/* Task 1 has completed and wants again, task 0 launches: the permit comes before that ends. */
+static void first_uses_while_second_waits(void)
+{
+	complete(1);
+	want(1);
+	launch(0);
+	pass(USE - EARLY);
+	assert_true(has(1));
+}
+
 /* A use that lasted longer by what it took to wake up is foreseen all the same. */
 static void test_early_needs_no_uses_that_are_alike(void **unused)
 {
@@ -367,11 +377,7 @@ static void test_early_needs_no_uses_that_are_alike(void **unused)
 	assert_true(has(1));
 	launch(1);
 	pass(USE);
-	complete(1);
-	want(1);
-	launch(0);
-	pass(USE - EARLY);
-	assert_true(has(1));
+	first_uses_while_second_waits();
 }
 
 /* One that comes for the first time is taken to be like the others of its vGPU. */
@@ -408,11 +414,7 @@ static void test_a_lease_is_no_use(void **unused)
 	launch(1);
 	want(0);
 	pass(USE);
-	complete(1);
-	want(1);
-	launch(0);
-	pass(USE - EARLY);
-	assert_true(has(1));
+	first_uses_while_second_waits();
 }
 
 /* A time that is shorter than what a look costs: the host is not asked without a pause. */
