@@ -26,6 +26,7 @@ how long jobs took and how late they began, and which interrupts came on that CP
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -45,6 +46,8 @@ TOP = Path(__file__).resolve().parents[2]
 DAEMON = Path(os.environ.get("RTXG_DAEMON", TOP / "build/release/daemon/rtxgd"))
 LATENCY = Path(os.environ.get("RTXG_LATENCY", TOP / "build/release/latency/rtxg-latency"))
 PRIORITY = 90
+#: until programs on the GPU are warm, and beyond a case's own seconds, until its task has ended
+WARM_S, TASK_S = 60, 20
 PERIOD_NS = 2_000_000
 WORK_NS = 1_000_000
 GAP_NS = 2_000
@@ -243,12 +246,17 @@ class Others:
                 str(file),
             ]
             self.programs.append(subprocess.Popen(command))
+
+    def await_warm(self) -> None:
+        """Until each has had its first kernels."""
+        end = time.monotonic() + WARM_S
         while not all(Path(f"{file}.warm").exists() for file in self.files):
             if any(program.poll() is not None for program in self.programs):
-                self.close()
                 raise SystemExit(
                     "irq_place.py: a load ended before it was warm; is PyTorch with CUDA here?"
                 )
+            if time.monotonic() > end:
+                raise SystemExit(f"irq_place.py: the loads are not warm after {WARM_S} s")
             time.sleep(0.05)
 
     def halt(self, on: bool) -> None:
@@ -290,6 +298,9 @@ class Product:
         self.program = subprocess.Popen(
             ["taskset", "-c", listed(cpus), DAEMON, *arguments, "--config-root", root]
         )
+
+    def await_socket(self) -> None:
+        """Until it answers."""
         end = time.monotonic() + 10
         while not Path(self.socket).exists():
             if self.program.poll() is not None or time.monotonic() > end:
@@ -306,7 +317,12 @@ class Product:
     def close(self) -> None:
         """Ends it."""
         self.program.terminate()
-        self.program.wait()
+        try:
+            self.program.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            # its guard puts the interrupts back
+            self.program.kill()
+            self.program.wait()
         self.folder.cleanup()
 
 
@@ -316,12 +332,16 @@ def measure(
     """One case: the task in a process of its own, and the interrupts on its CPU meanwhile."""
     before, rounds, began = interrupts(), others.rounds(), time.monotonic()
     rtxgd = product.socket if product else ""
-    done = subprocess.run(
-        [sys.executable, __file__, "--task", str(cpu), str(seconds), rtxgd],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, __file__, "--task", str(cpu), str(seconds), rtxgd],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + TASK_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        return {"cpu": cpu, "not_done": str(error)}
     if done.returncode:
         return {"cpu": cpu, "not_done": done.stderr.strip()[-300:]}
     span = time.monotonic() - began
@@ -488,12 +508,12 @@ def main() -> int:
     parser.add_argument("--product", action="store_true", help="rtxgd moves the interrupts")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    # so that what runs beside it ends with it, however it is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         print("irq_place.py: one CPU: there is nowhere to place anything", file=sys.stderr)
         return 2
-    others = Others(options.others, cpus[-options.others :], options.dry)
-    product = Product(cpus[-options.others :]) if options.product else None
     record: dict[str, object] = {
         "machine": machine(),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -507,18 +527,21 @@ def main() -> int:
         "others": options.others,
         "rounds": [],
     }
-    try:
+    with contextlib.ExitStack() as ends:
+        others = Others(options.others, cpus[-options.others :], options.dry)
+        ends.callback(others.close)
+        product = Product(cpus[-options.others :]) if options.product else None
+        if product:
+            ends.callback(product.close)
+            product.await_socket()
+        others.await_warm()
         for _ in range(options.rounds):
             cases = one_round(options, cpus, others, product)
             if not cases:
                 return 1
             record["rounds"].append(cases)
-    finally:
-        others.close()
-        if product:
-            product.close()
-    if options.json:
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+            if options.json:
+                options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 0
 
 
