@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@
 
 #define DEVICES_MAX 64
 #define AGAIN_NS    (10 * NS_PER_S)
-#define PATIENCE_NS (20 * NS_PER_S)
+#define PATIENCE_NS ((DEVICES_SECONDS + 5) * NS_PER_S)
 
 static struct {
 	char names[DEVICES_MAX][RTXG_NAME_MAX + 1];
@@ -33,10 +34,11 @@ static struct {
 	uint64_t asked_ns;
 	pid_t process; /* that was asked last; 0: none that is left */
 	int pipe;      /* -1: no list is on its way */
-	sd_event_source *output, *patience;
+	int pidfd;     /* of that process; -1: none, or the kernel gives none */
+	sd_event_source *output, *patience, *end;
 	char text[DEVICES_MAX * (RTXG_NAME_MAX + 2)];
 	size_t size;
-} devices = { .pipe = -1 };
+} devices = { .pipe = -1, .pidfd = -1 };
 
 bool devices_has(const char *name)
 {
@@ -99,6 +101,25 @@ static int on_patience(sd_event_source *s, uint64_t usec, void *data)
 	return 0;
 }
 
+/* True: it has ended, or there is none. */
+static bool reap(void)
+{
+	if (devices.process && !waitpid(devices.process, NULL, WNOHANG))
+		return false;
+	devices.process = 0;
+	devices.end = sd_event_source_disable_unref(devices.end);
+	if (devices.pidfd >= 0)
+		close(devices.pidfd);
+	devices.pidfd = -1;
+	return true;
+}
+
+static int on_end(sd_event_source *s, int fd, uint32_t events, void *data)
+{
+	reap();
+	return 0;
+}
+
 /* Starts the process; its output comes from `pipe`. 0 or an errno. */
 static int start(int output)
 {
@@ -149,7 +170,7 @@ bool devices_look(struct daemon *d)
 	if (devices.asked_ns && now - devices.asked_ns < AGAIN_NS)
 		return false;
 	/* One that hangs in its driver is not joined by a second. */
-	if (devices.process && !waitpid(devices.process, NULL, WNOHANG))
+	if (!reap())
 		return false;
 	devices.asked_ns = now;
 	devices.size = 0;
@@ -168,6 +189,10 @@ bool devices_look(struct daemon *d)
 		return false;
 	}
 	devices.pipe = ends[0];
+	/* Without this it is reaped when the next is started. */
+	devices.pidfd = (int)syscall(SYS_pidfd_open, devices.process, 0u);
+	if (devices.pidfd >= 0)
+		sd_event_add_io(d->event, &devices.end, devices.pidfd, EPOLLIN, on_end, NULL);
 	sd_event_source_set_time_relative(devices.patience, PATIENCE_NS / 1000);
 	sd_event_source_set_enabled(devices.patience, SD_EVENT_ONESHOT);
 	return true;

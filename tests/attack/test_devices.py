@@ -37,6 +37,34 @@ def with_driver(stage: Stage, driver: Path | None) -> tuple[str, ...]:
     return ("unshare", "--mount", "sh", "-c", script, str(vendors))
 
 
+def put_driver(stage: Stage, how: str) -> tuple[tuple[str, ...], Path]:
+    """Words that give a program a machine with an unruly driver alone, and what that notes."""
+    folder = stage.daemon.folder
+    driver = Path(shutil.copy(BUILD / "tests/daemon/libunruly_driver.so", folder / "driver.so"))
+    note = folder / "driver.so.note"
+    note.write_text(f"{how}\n")
+    note.chmod(0o666)
+    words = with_driver(stage, driver)
+    if not mountable(words):
+        pytest.skip("no mounts of one's own here, or no loader of OpenCL")
+    return words, note
+
+
+def left_over(stage: Stage) -> list[str]:
+    """Children of the daemon's, dead ones too, and what else lists devices or was forked there."""
+    assert stage.daemon.process is not None
+    own, found = stage.daemon.process.pid, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            ancestor = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        if ancestor == own or b"--list-devices" in words:
+            found.append((folder / "stat").read_text())
+    return found
+
+
 def mountable(words: tuple[str, ...]) -> bool:
     """Whether the machine permits that, and a loader of OpenCL is there to be led astray."""
     if not Path("/etc/OpenCL/vendors").is_dir():
@@ -96,13 +124,7 @@ def test_the_name_of_a_device_is_taken_at_once(stage: Stage) -> None:
 def test_a_driver_that_takes_its_time_keeps_nobody_waiting(stage: Stage) -> None:
     """It is loaded by nobody, without the daemon's environment, and what it prints is no name."""
     folder = stage.daemon.folder
-    driver = Path(shutil.copy(BUILD / "tests/daemon/libslow_driver.so", folder / "driver.so"))
-    note = folder / "driver.so.note"
-    note.touch()
-    note.chmod(0o666)
-    words = with_driver(stage, driver)
-    if not mountable(words):
-        pytest.skip("no mounts of one's own here, or no loader of OpenCL")
+    words, note = put_driver(stage, "slow")
     stage.daemon.environment |= {"OCL_ICD_VENDORS": str(folder), "LD_PRELOAD_TEST": "a secret"}
     stage.daemon.start(mode="--system", prefix=words)
     path = stage.daemon.socket
@@ -117,7 +139,7 @@ def test_a_driver_that_takes_its_time_keeps_nobody_waiting(stage: Stage) -> None
         return [connection.receive()[0] for connection in connections[:10]]
 
     attack = stage.attack(main)
-    wait_for("the driver begins", note.read_text)
+    wait_for("the driver begins", lambda: "begins" in note.read_text())
     assert stage.longest_reply(1) < LONGEST_S
     assert {reply["error"] for reply in attack.result()} == {"ENODEV"}
     lines = note.read_text().splitlines()
@@ -132,6 +154,24 @@ def test_a_driver_that_takes_its_time_keeps_nobody_waiting(stage: Stage) -> None
             assert rest.strip() == "1", line
     assert not [line for line in lines if line.startswith(("OCL_ICD", "LD_PRELOAD", "RTXG_"))], lines
     assert names(stage) == ["0"]
+
+
+@pytest.mark.parametrize("how", ["crash", "hang", "child", "close", "none"])
+def test_an_unruly_driver_leaves_nothing(stage: Stage, how: str) -> None:
+    """No process, no zombie, no folder; the daemon lists again, and its answers do not wait."""
+    words, note = put_driver(stage, how)
+    folders = set(Path("/tmp").glob("rtxg-devices-*"))
+    stage.daemon.start(mode="--system", prefix=words)
+    path = stage.daemon.socket
+    attack = stage.run(ATTACKER, lambda: Connection(path).open(gpu="phantom-of-a-driver"))
+    wait_for("the driver begins", lambda: "begins" in note.read_text())
+    assert stage.longest_reply(1) < LONGEST_S
+    assert attack.result()["error"] == "ENODEV"
+    known = listed(stage)
+    assert (known["names"], known["listed"]) == ([], 1), known
+    assert known["whole"] == (how in ("child", "close", "none")), known
+    wait_for("nothing is left", lambda: not left_over(stage))
+    assert set(Path("/tmp").glob("rtxg-devices-*")) == folders
 
 
 def test_an_administrator_names_what_opencl_does_not_have(stage: Stage) -> None:
