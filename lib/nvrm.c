@@ -222,8 +222,8 @@ static int open_timeline(struct rtx_nvrm *n, struct rtx_timeline *t, volatile ui
 		t->word = word;
 		ret = rtx_lib_nvrm_import(&n->gpu, word, &t->imported, &t->word_at);
 	} else {
-		t->word = n->gpu.words + t->number * WORD_BYTES / sizeof(uint32_t);
-		t->word_at = n->gpu.words_at + t->number * WORD_BYTES;
+		t->word = (volatile uint32_t *)(n->gpu.pages + t->number * WORD_BYTES);
+		t->word_at = n->gpu.pages_at + t->number * WORD_BYTES;
 		*t->word = 0;
 	}
 	if (ret)

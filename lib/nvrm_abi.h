@@ -25,25 +25,22 @@
 #define NV_CLASS_CHANNEL_AMPERE 0xc56fu
 #define NV_CLASS_CHANNEL_HOPPER 0xc86fu
 
-#define NVA06C_GPFIFO_SCHEDULE	       0xa06c0101u
-#define NVA06F_BIND		       0xa06f0104u
-#define NVA06F_GPFIFO_SCHEDULE	       0xa06f0103u
-#define NVC36F_GET_WORK_SUBMIT_TOKEN   0xc36f0108u
-#define NV_USERMODE_BYTES	       0x10000u
-#define NV_USERMODE_DOORBELL	       0x90u
-#define NV_NOTIFIER_CE0		       23u
-#define NV_NOTIFIER_CE_LAST	       9u /* copy engines with a notifier in that row */
-#define NV_EVENT_NONSTALL	       0x08000000u
-#define NV_EVENT_WITHOUT_DATA	       0x10000000u
-#define NV_DEVICE_MULTIPLE_SPACES      2u
-#define NV_MEMORY_TYPE_NOTIFIER	       13u
-#define NV_MEMORY_NOT_MAPPED_BY_DRIVER 0xc001u /* map not required, handle given, any bank */
-#define NV_ATTR_SCATTERED	       (3u << 27)
-#define NV_OS_DESCRIPTOR_SCATTERED     (1u << 4)
-#define NV_OS_DESCRIPTOR_CACHED	       (1u << 12)
-#define NV_OS_DESCRIPTOR_NO_MAP	       (1u << 30)
-#define NV_MAP_DMA_SNOOP	       (1u << 4)
-#define NV_MAP_WRITABLE		       0u
+#define NVA06C_GPFIFO_SCHEDULE	     0xa06c0101u
+#define NVA06F_BIND		     0xa06f0104u
+#define NVA06F_GPFIFO_SCHEDULE	     0xa06f0103u
+#define NVC36F_GET_WORK_SUBMIT_TOKEN 0xc36f0108u
+#define NV_USERMODE_BYTES	     0x10000u
+#define NV_USERMODE_DOORBELL	     0x90u
+#define NV_NOTIFIER_CE0		     23u
+#define NV_NOTIFIER_CE_LAST	     9u /* copy engines with a notifier in that row */
+#define NV_EVENT_NONSTALL	     0x08000000u
+#define NV_EVENT_WITHOUT_DATA	     0x10000000u
+#define NV_DEVICE_MULTIPLE_SPACES    2u
+#define NV_OS_DESCRIPTOR_SCATTERED   (1u << 4)
+#define NV_OS_DESCRIPTOR_CACHED	     (1u << 12)
+#define NV_OS_DESCRIPTOR_NO_MAP	     (1u << 30)
+#define NV_MAP_DMA_SNOOP	     (1u << 4)
+#define NV_MAP_WRITABLE		     0u
 
 /* What Host, the part of the GPU that reads channels, is told: methods and their arguments. */
 #define NV_METHODS(first, count) (1u << 29 | (uint32_t)(count) << 16 | (first) >> 2)

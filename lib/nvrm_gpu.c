@@ -22,15 +22,15 @@
 
 const struct nv_sys *rtx_lib_nvrm_sys = &nv_sys_linux;
 
-/* The arena's part of one channel. USERD has a page of its own. */
+/* Pages that the GPU is given: words that streams write, then each channel's. USERD has its own. */
 #define PLACE_WORDS   16u
 #define RING_OFFSET   0x0000u
 #define USERD_OFFSET  0x1000u
 #define FENCES_OFFSET 0x2000u
 #define PUSH_OFFSET   0x3000u
 #define CHANNEL_BYTES (PUSH_OFFSET + NVRM_ENTRIES * PLACE_WORDS * 4u)
-#define ARENA_BYTES   (NVRM_CHANNELS * CHANNEL_BYTES)
 #define PAGE_BYTES    4096u
+#define ALL_BYTES     (PAGE_BYTES + NVRM_CHANNELS * CHANNEL_BYTES)
 /* how long the first release may take, on a GPU that others use, before another engine is tried */
 #define TRY_LOOKS    20000u
 #define TRY_PAUSE_US 10u
@@ -52,6 +52,9 @@ static int refused(struct nvrm_gpu *gpu, int err, const char *step)
 				      "GPU %s: %s: permission denied; the user needs to read and "
 				      "write /dev/nvidiactl and the GPU's device file",
 				      gpu->name, step);
+	if (!gpu->rm.status)
+		return rtx_lib_failed(err, "GPU %s: %s: %s", gpu->name, step,
+				      rtx_lib_error_name(-err));
 	return rtx_lib_failed(
 		err,
 		"GPU %s: %s: %s (the driver's status 0x%x, %s); wait by your GPU's own "
@@ -164,26 +167,25 @@ static int map_dma(struct nvrm_gpu *gpu, uint32_t memory, uint64_t length, uint6
 	return err;
 }
 
-/*
- * Maps an object of ours into this process, to write, by a descriptor that is open already: each may
- * carry one mapping. The GPU's registers are mapped by its device file, the system's memory by the
- * other.
- */
-static int map_here(struct nvrm_gpu *gpu, int fd, uint32_t memory, size_t length, void **address)
+/* Maps the registers through which the GPU is told of new work, by its device file. */
+static int map_doorbell(struct nvrm_gpu *gpu, uint32_t doorbell)
 {
 	struct nvos33_fd m = { .client = gpu->rm.client,
 			       .device = gpu->device,
-			       .memory = memory,
-			       .length = length,
+			       .memory = doorbell,
+			       .length = NV_USERMODE_BYTES,
 			       .flags = NV_MAP_WRITABLE,
-			       .fd = fd };
+			       .fd = gpu->device_fd };
 	int err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
 				  RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
 
 	if (!err)
 		err = nv_rm_answer(&gpu->rm, NV_ESC_RM_MAP_MEMORY, m.status);
 	if (!err)
-		err = gpu->sys->mmap_writable(gpu->sys->ctx, fd, length, address);
+		err = gpu->sys->mmap_writable(gpu->sys->ctx, gpu->device_fd, NV_USERMODE_BYTES,
+					      &gpu->doorbell_page);
+	if (!err)
+		madvise(gpu->doorbell_page, NV_USERMODE_BYTES, MADV_DONTFORK);
 	return err;
 }
 
@@ -321,6 +323,7 @@ static int open_event(struct nvrm_gpu *gpu, int *fd, uint32_t *handle)
 	int err;
 
 	snprintf(path, sizeof(path), "/dev/nvidia%d", gpu->minor);
+	gpu->rm.status = 0;
 	*fd = gpu->sys->open(gpu->sys->ctx, path);
 	if (*fd < 0)
 		return *fd;
@@ -387,22 +390,22 @@ void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *chann
 
 static int make_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *c)
 {
-	uint64_t offset = (uint64_t)number * CHANNEL_BYTES;
-	struct nvrm_channel_alloc a = { .ring = gpu->memory_at + offset + RING_OFFSET,
+	uint64_t offset = PAGE_BYTES + (uint64_t)number * CHANNEL_BYTES;
+	struct nvrm_channel_alloc a = { .ring = gpu->pages_at + offset + RING_OFFSET,
 					.entries = NVRM_ENTRIES,
 					.engine = gpu->engine,
-					.userd = { gpu->arena },
+					.userd = { gpu->memory },
 					.userd_offset = { offset + USERD_OFFSET } };
 
 	memset(c, 0, sizeof(*c));
 	c->event = -1;
-	memset(gpu->memory + offset, 0, CHANNEL_BYTES);
-	c->ring = (volatile uint32_t *)(gpu->memory + offset + RING_OFFSET);
-	c->userd = (volatile uint32_t *)(gpu->memory + offset + USERD_OFFSET);
-	c->push = (volatile uint32_t *)(gpu->memory + offset + PUSH_OFFSET);
-	c->fences = (volatile struct nvrm_fence *)(gpu->memory + offset + FENCES_OFFSET);
-	c->push_at = gpu->memory_at + offset + PUSH_OFFSET;
-	c->fences_at = gpu->memory_at + offset + FENCES_OFFSET;
+	memset(gpu->pages + offset, 0, CHANNEL_BYTES);
+	c->ring = (volatile uint32_t *)(gpu->pages + offset + RING_OFFSET);
+	c->userd = (volatile uint32_t *)(gpu->pages + offset + USERD_OFFSET);
+	c->push = (volatile uint32_t *)(gpu->pages + offset + PUSH_OFFSET);
+	c->fences = (volatile struct nvrm_fence *)(gpu->pages + offset + FENCES_OFFSET);
+	c->push_at = gpu->pages_at + offset + PUSH_OFFSET;
+	c->fences_at = gpu->pages_at + offset + FENCES_OFFSET;
 	return nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
 }
 
@@ -556,8 +559,7 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
 				  hopper ? &usermode : NULL, hopper ? sizeof(usermode) : 0);
 	}
 	if (!err)
-		err = map_here(gpu, gpu->device_fd, doorbell, NV_USERMODE_BYTES,
-			       &gpu->doorbell_page);
+		err = map_doorbell(gpu, doorbell);
 	if (err)
 		return err;
 	gpu->doorbell = (volatile uint32_t *)((uint8_t *)gpu->doorbell_page + NV_USERMODE_DOORBELL);
@@ -571,61 +573,55 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
 	return err;
 }
 
-static int open_memory(struct nvrm_gpu *gpu, const char **step)
+/*
+ * Shared, so that no fork ever gives this process a copy of a page that the GPU writes; and not for
+ * children at all. The words are a file's, which a host may be given.
+ */
+static int map_pages(struct nvrm_gpu *gpu)
 {
-	struct nv_memory_alloc a = { .owner = gpu->rm.client,
-				     .type = NV_MEMORY_TYPE_NOTIFIER,
-				     .flags = NV_MEMORY_NOT_MAPPED_BY_DRIVER,
-				     .attr = NV_ATTR_LOCATION_PCI | NV_ATTR_COHERENCY_CACHED |
-					     NV_ATTR_SCATTERED,
-				     .size = ARENA_BYTES,
-				     .alignment = PAGE_BYTES };
-	void *address, *words;
-	uint32_t handle;
-	int err;
+	void *pages =
+		mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	*step = "allocating memory for channels";
-	err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->arena, NV_CLASS_MEMORY_SYSTEM, &a,
-			  sizeof(a));
-	if (!err)
-		err = map_here(gpu, gpu->rm.ctl, gpu->arena, ARENA_BYTES, &address);
-	if (err)
-		return err;
-	gpu->memory = address;
-	*step = "giving memory to the GPU";
-	err = map_dma(gpu, gpu->arena, ARENA_BYTES, &gpu->memory_at);
-	if (err)
-		return err;
-	/*
-	 * Shared, so that no fork ever gives this process a copy of a page that the GPU writes; and not
-	 * for children at all.
-	 */
+	if (pages == MAP_FAILED)
+		return -ENOMEM;
+	gpu->pages = pages;
 	gpu->words_fd = memfd_create("rtxg-words", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (gpu->words_fd < 0 || ftruncate(gpu->words_fd, PAGE_BYTES) ||
 	    fcntl(gpu->words_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;
-	words = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, gpu->words_fd, 0);
-	if (words == MAP_FAILED)
+	if (mmap(pages, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gpu->words_fd,
+		 0) == MAP_FAILED)
 		return -ENOMEM;
-	gpu->words = words;
-	madvise(gpu->words, PAGE_BYTES, MADV_DONTFORK);
-	madvise(gpu->memory, ARENA_BYTES, MADV_DONTFORK);
-	madvise(gpu->doorbell_page, NV_USERMODE_BYTES, MADV_DONTFORK);
-	return import_pages(gpu, gpu->words, PAGE_BYTES, &handle, &gpu->words_at);
+	madvise(pages, ALL_BYTES, MADV_DONTFORK);
+	return 0;
+}
+
+static int open_memory(struct nvrm_gpu *gpu, const char **step)
+{
+	int err;
+
+	*step = "taking memory for channels";
+	gpu->rm.status = 0; /* what fails here is not the driver's */
+	err = map_pages(gpu);
+	if (err)
+		return err;
+	*step = "giving memory to the GPU";
+	err = import_pages(gpu, gpu->pages, ALL_BYTES, &gpu->memory, &gpu->pages_at);
+	/* a place of the ring has so many bits for where its methods are */
+	return !err && (gpu->pages_at + ALL_BYTES) >> 40 ? -EOPNOTSUPP : err;
 }
 
 static void unmap(struct nvrm_gpu *gpu)
 {
+	size_t stays = gpu->words_stay ? PAGE_BYTES : 0;
+
 	if (gpu->doorbell_page)
 		gpu->sys->munmap(gpu->sys->ctx, gpu->doorbell_page, NV_USERMODE_BYTES);
-	if (gpu->memory)
-		gpu->sys->munmap(gpu->sys->ctx, gpu->memory, ARENA_BYTES);
-	if (gpu->words && !gpu->words_stay)
-		munmap(gpu->words, PAGE_BYTES);
+	if (gpu->pages)
+		munmap(gpu->pages + stays, ALL_BYTES - stays);
 	gpu->doorbell_page = NULL;
 	gpu->doorbell = NULL;
-	gpu->memory = NULL;
-	gpu->words = NULL;
+	gpu->pages = NULL;
 }
 
 /* What a host is given. */
@@ -660,8 +656,7 @@ void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu)
 	/* the pages are not in this process */
 	gpu->doorbell_page = NULL;
 	gpu->doorbell = NULL;
-	gpu->memory = NULL;
-	gpu->words = NULL;
+	gpu->pages = NULL;
 }
 
 int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_channel *first)

@@ -34,17 +34,15 @@ struct nvrm_gpu {
 	const struct nv_sys *sys;
 	char name[24];	      /* PCI address */
 	int device_fd, minor; /* minor: N of /dev/nvidiaN */
-	uint32_t device, subdevice, space, addresses, arena, group;
+	uint32_t device, subdevice, space, addresses, memory, group;
 	uint32_t engine, channel_class;
 	volatile uint32_t *doorbell;
 	void *doorbell_page;
-	uint8_t *memory;    /* the arena: rings, USERD, methods, fences */
-	uint64_t memory_at; /* for the GPU */
-	/* words that streams write; whole pages of this process, which children do not get */
-	uint32_t *words;
-	uint64_t words_at;
-	int words_fd;	 /* memfd */
-	bool words_stay; /* CUDA does not forget them: nothing else may come to their address */
+	/* of this process, which children do not get: words that streams write, then the channels' */
+	uint8_t *pages;
+	uint64_t pages_at; /* for the GPU */
+	int words_fd;	   /* memfd */
+	bool words_stay;   /* CUDA does not forget them: nothing else may come to their address */
 	/* for the host of the program's tasks: interrupts are another's if they wake us; -1: none */
 	int host_event;
 	uint32_t host_event_handle;

@@ -16,13 +16,11 @@
 #include "rtxg_clock.h"
 
 #define OBJECTS	    512
-#define ARENA_BYTES (1u << 20)
-#define ARENA_AT    0x120000000ull /* for the GPU */
-#define PROCESS_AT  0x200000000ull /* pages of the process: as they lie there, plus this */
+#define PAGES_AT    0x120000000ull /* of the process, for the GPU: the first that were given */
 #define ENTRIES_MAX 4096u
 #define LOOK_NS	    100 /* what a look at the clock of a test takes */
 
-enum kind { GONE, PLAIN, ADDRESSES, DOORBELL, ARENA, PAGES, GROUP, CHANNEL, EVENT };
+enum kind { GONE, PLAIN, ADDRESSES, DOORBELL, PAGES, GROUP, CHANNEL, EVENT };
 
 static struct object {
 	enum kind kind;
@@ -36,14 +34,14 @@ static struct object {
 	uint32_t index;
 	/* pages */
 	uint64_t from, length;
-	bool given; /* the GPU has a way there */
+	uint64_t at; /* for the GPU; 0: it has no way there */
 } object[OBJECTS];
 
 struct fake_nvrm fake_nvrm;
-static uint8_t arena[ARENA_BYTES] __attribute__((aligned(4096)));
 static uint8_t doorbell[NV_USERMODE_BYTES] __attribute__((aligned(4096)));
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_client = 0xc1d00100;
+static uint64_t next_at = PAGES_AT;
 static uint64_t stamp; /* of the next fence; 0: the machine's time */
 static enum kind to_map;
 static bool running;
@@ -59,13 +57,10 @@ static bool told(const bool *setting)
 /* What lies at that address for the GPU; NULL: a fault. */
 static void *seen_by_gpu(uint64_t at, uint64_t bytes)
 {
-	if (at >= ARENA_AT && at + bytes <= ARENA_AT + ARENA_BYTES)
-		return arena + (at - ARENA_AT);
 	for (int i = 0; i < OBJECTS; i++)
-		if (object[i].kind == PAGES && object[i].given &&
-		    at >= PROCESS_AT + object[i].from &&
-		    at + bytes <= PROCESS_AT + object[i].from + object[i].length)
-			return (void *)(uintptr_t)(at - PROCESS_AT);
+		if (object[i].kind == PAGES && object[i].at && at >= object[i].at &&
+		    at + bytes <= object[i].at + object[i].length)
+			return (void *)(uintptr_t)(at - object[i].at + object[i].from);
 	fake_nvrm.wild++;
 	return NULL;
 }
@@ -230,6 +225,7 @@ static uint32_t allocate(struct nvos64 *a)
 {
 	void *p = (void *)(uintptr_t)a->params;
 	struct object *o;
+	uint64_t at;
 
 	if (a->class_id == fake_nvrm.refuse_class)
 		return NV_STATUS_INVALID_CLASS;
@@ -250,15 +246,18 @@ static uint32_t allocate(struct nvos64 *a)
 	case NV_CLASS_CHANNEL_AMPERE:
 	case NV_CLASS_CHANNEL_HOPPER: {
 		const struct nvrm_channel_alloc *c = p;
+		const struct object *memory = find(a->root, c->userd[0]);
 
 		if (find(a->root, a->parent)->engine != c->engine || !c->entries ||
-		    c->entries > ENTRIES_MAX || !find(a->root, c->userd[0]))
+		    c->entries > ENTRIES_MAX || !memory || memory->kind != PAGES ||
+		    c->userd_offset[0] % 512 || c->userd_offset[0] + 512 > memory->length)
 			return NV_STATUS_INVALID_ARGUMENT;
+		at = memory->at;
 		o = add(a->root, a->parent, a->object, CHANNEL);
 		o->engine = c->engine;
 		o->entries = c->entries;
 		o->ring = c->ring;
-		o->userd = ARENA_AT + c->userd_offset[0];
+		o->userd = at + c->userd_offset[0];
 		return NV_STATUS_OK;
 	}
 	case NV_CLASS_OS_EVENT: {
@@ -271,12 +270,6 @@ static uint32_t allocate(struct nvos64 *a)
 		o->index = e->index & 0xffff;
 		return NV_STATUS_OK;
 	}
-	case NV_CLASS_MEMORY_SYSTEM:
-		if (((struct nv_memory_alloc *)p)->size > ARENA_BYTES)
-			return NV_STATUS_NO_MEMORY;
-		memset(arena, 0xee, sizeof(arena)); /* nobody promises zeros */
-		add(a->root, a->parent, a->object, ARENA);
-		return NV_STATUS_OK;
 	case NV_CLASS_USERMODE_HOPPER:
 	case NV_CLASS_USERMODE_AMPERE:
 	case NV_CLASS_USERMODE_TURING:
@@ -341,10 +334,10 @@ static uint32_t give(struct nvrm_map_dma *m)
 	struct object *space = find(m->client, m->space);
 
 	/* as on the card: a space itself is refused */
-	if (!o || !space || space->kind != ADDRESSES)
+	if (!o || o->kind != PAGES || !space || space->kind != ADDRESSES)
 		return NV_STATUS_INVALID_OBJECT_HANDLE;
-	m->address = o->kind == ARENA ? ARENA_AT : PROCESS_AT + o->from;
-	o->given = true;
+	m->address = o->at = next_at;
+	next_at += o->length + 4096; /* what lies behind it is not theirs */
 	return NV_STATUS_OK;
 }
 
@@ -491,11 +484,11 @@ static int fake_close(void *ctx, int fd)
 
 static int fake_map(void *ctx, int fd, size_t length, void **address)
 {
-	if (to_map != DOORBELL && to_map != ARENA) {
+	if (to_map != DOORBELL) {
 		fake_nvrm.wild++;
 		return -EINVAL;
 	}
-	*address = to_map == DOORBELL ? doorbell : arena;
+	*address = doorbell;
 	fake_nvrm.maps++;
 	return 0;
 }

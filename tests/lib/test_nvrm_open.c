@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_nvrm_open.c - GPUs that are not there are opened, closed and forked with: nothing leaks,
+ * whichever step of the set-up is refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "fake_nvrm.h"
+#include "nvrm_gpu.h"
+#include "rtxg_clock.h"
+#include "rtxg_nvrm.h"
+
+static rtx_nvrm_t gpu;
+static rtx_timeline_t line;
+static int maps_before;
+
+/* Maps of pages that the GPU is given. */
+static int maps(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char mapped[512];
+	int count = 0;
+
+	assert_non_null(f);
+	while (fgets(mapped, sizeof(mapped), f))
+		count += strstr(mapped, "rtxg-words") || strstr(mapped, "/dev/zero");
+	fclose(f);
+	return count;
+}
+
+static int before(void **state)
+{
+	fake_nvrm_reset();
+	rtx_lib_nvrm_sys = &fake_nvrm_sys;
+	gpu = NULL;
+	line = NULL;
+	maps_before = maps();
+	return 0;
+}
+
+static void up(void)
+{
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+	assert_int_equal(*rtx_timeline_word(line), 0);
+}
+
+static void nothing_is_left(void)
+{
+	assert_int_equal(fake_nvrm.fds, 0);
+	assert_int_equal(fake_nvrm.maps, 0);
+	assert_int_equal(maps(), maps_before);
+	assert_int_equal(fake_nvrm.objects, 0);
+	assert_int_equal(fake_nvrm.clients, 0);
+	assert_int_equal(fake_nvrm.wild, 0);
+}
+
+static void down(void)
+{
+	assert_int_equal(rtx_nvrm_close(gpu), 0);
+	nothing_is_left();
+}
+
+static void set(rtx_timeline_t t, uint32_t value)
+{
+	__atomic_store_n(rtx_timeline_word(t), value, __ATOMIC_RELEASE);
+}
+
+static void a_child_has_none_of_it_and_harms_nothing(void **state)
+{
+	int status, event;
+	pid_t child;
+
+	up();
+	event = fake_nvrm.fds;
+	child = fork();
+	if (!child) {
+		/* every descriptor of the driver's is closed in it */
+		int ok = fake_nvrm.fds == 0 &&
+			 rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, 0) == -ECHILD;
+
+		ok = ok && rtx_timeline_arm(line, 1) == -ECHILD && !rtx_timeline_word(line);
+		ok = ok && rtx_nvrm_close(gpu) == -ECHILD;
+		_exit(ok ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(fake_nvrm.fds, event);
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+}
+
+/* --- the set-up ------------------------------------------------------------------------------- */
+
+static void a_refusal_at_any_step_leaves_nothing(void **state)
+{
+	int steps = 0;
+
+	for (int step = 1;; step++) {
+		int ret;
+
+		before(NULL);
+		fake_nvrm.fail_call = step;
+		fake_nvrm.fail_status = NV_STATUS_NO_MEMORY;
+		ret = rtx_nvrm_init(&gpu, NULL);
+		if (!ret)
+			ret = rtx_nvrm_timeline(gpu, NULL, &line);
+		if (!ret)
+			ret = rtx_nvrm_timeline(gpu, (uint32_t[]){ 0 }, &line);
+		if (fake_nvrm.calls < step) {
+			assert_int_equal(ret, 0);
+			down();
+			break;
+		}
+		steps++;
+		if (ret && !strstr(rtx_strerror(), "0x51"))
+			fail_msg("step %d: %s", step, rtx_strerror());
+		if (gpu)
+			assert_int_equal(rtx_nvrm_close(gpu), 0);
+		nothing_is_left();
+	}
+	assert_int_equal(steps, 15 + 6); /* of the GPU, and of the second timeline */
+}
+
+static void set_limit(rlim_t files)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = files;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* The driver's two files and a third, for the words; then one for interrupts. */
+static void too_few_descriptors_are_said_and_leave_nothing(void **state)
+{
+	int lowest = dup(0), refused = 0, ret;
+	struct rlimit limit;
+
+	assert_true(lowest > 0);
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (rlim_t more = 0;; more++) {
+		set_limit((rlim_t)lowest + more);
+		ret = rtx_nvrm_init(&gpu, NULL);
+		if (!ret)
+			ret = rtx_nvrm_timeline(gpu, NULL, &line);
+		if (!ret)
+			ret = rtx_timeline_arm(line, 1);
+		set_limit(limit.rlim_cur);
+		if (!ret)
+			break;
+		assert_int_equal(ret, -EMFILE);
+		assert_non_null(strstr(rtx_strerror(), ": Too many open files"));
+		assert_null(strstr(rtx_strerror(), "status"));
+		refused++;
+		if (gpu)
+			assert_int_equal(rtx_nvrm_close(gpu), 0);
+		nothing_is_left();
+	}
+	down();
+	assert_true(refused >= 4);
+}
+
+static void opening_takes_few_calls(void **state)
+{
+	int calls;
+
+	up();
+	calls = fake_nvrm.calls;
+	assert_int_equal(calls, 15);
+	assert_int_equal(fake_nvrm.opens, 2);
+	/* the first wait by interrupts opens an event */
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	assert_int_equal(fake_nvrm.calls, calls);
+	assert_int_equal(rtx_timeline_arm(line, 2), 0);
+	assert_int_equal(fake_nvrm.opens, 3);
+	assert_int_equal(fake_nvrm.calls, calls + 2);
+	assert_int_equal(rtx_timeline_arm(line, 3), 0);
+	assert_int_equal(fake_nvrm.calls, calls + 2);
+	down();
+}
+
+static void an_engine_that_does_not_serve_is_passed_over(void **state)
+{
+	fake_nvrm.dead_engines = 1u << 2;
+	fake_nvrm.runlist_0 = 1u << 3 | 1u << 0;
+	up();
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+	before(NULL);
+	fake_nvrm.runlist_0 = UINT32_MAX;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EOPNOTSUPP);
+	assert_non_null(strstr(rtx_strerror(), "does not serve channels"));
+	nothing_is_left();
+}
+
+static void an_older_doorbell_and_a_newer_channel_do(void **state)
+{
+	static const uint32_t refused[] = { 0xc661, 0xc56f };
+
+	for (int i = 0; i < 2; i++) {
+		before(NULL);
+		fake_nvrm.refuse_class = refused[i];
+		up();
+		set(line, 1);
+		assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+		down();
+	}
+}
+
+static void a_gpu_is_named_as_people_name_it(void **state)
+{
+	static const char *const wrong[] = { "2", "0000:3e:01.0", "GPU-none", "", "1x", "one" };
+	static const struct {
+		const char *name, *address;
+	} right[] = { { "0", "0000:3f:01.0" },
+		      { "1", "0000:40:01.0" },
+		      { "0000:3f:01.0", "0000:3f:01.0" } };
+
+	fake_nvrm.gpus = 2;
+	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+		struct nvrm_channel first;
+		struct nvrm_gpu g;
+
+		assert_int_equal(rtx_lib_nvrm_open(&g, right[i].name, &first), 0);
+		assert_string_equal(g.name, right[i].address);
+		rtx_lib_nvrm_channel_close(&g, &first);
+		rtx_lib_nvrm_close(&g);
+		nothing_is_left();
+	}
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_int_equal(rtx_nvrm_init(&gpu, wrong[i]), -ENODEV);
+		assert_non_null(strstr(rtx_strerror(), "there is no NVIDIA GPU"));
+		assert_non_null(strstr(rtx_strerror(), "the driver has 2"));
+		nothing_is_left();
+	}
+}
+
+static void without_a_driver_or_a_right_the_reason_is_said(void **state)
+{
+	fake_nvrm.open_error = ENOENT;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -ENODEV);
+	assert_non_null(strstr(rtx_strerror(), "is the NVIDIA driver loaded"));
+	fake_nvrm.open_error = EACCES;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EACCES);
+	assert_non_null(strstr(rtx_strerror(), "permission denied"));
+	nothing_is_left();
+	/* The one file, and not the other. */
+	fake_nvrm.open_error = 0;
+	fake_nvrm.denied = "/dev/nvidia0";
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EACCES);
+	assert_non_null(strstr(rtx_strerror(), "GPU 0000:40:01.0: opening its device file"));
+	nothing_is_left();
+	assert_int_equal(rtx_nvrm_init(NULL, NULL), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_child_has_none_of_it_and_harms_nothing, before),
+		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
+		cmocka_unit_test_setup(too_few_descriptors_are_said_and_leave_nothing, before),
+		cmocka_unit_test_setup(opening_takes_few_calls, before),
+		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
+		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
+		cmocka_unit_test_setup(a_gpu_is_named_as_people_name_it, before),
+		cmocka_unit_test_setup(without_a_driver_or_a_right_the_reason_is_said, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
