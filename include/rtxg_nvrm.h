@@ -48,7 +48,8 @@ typedef struct rtx_nvrm *rtx_nvrm_t;
 #define RTX_TIMELINE_ARMED_MAX 255u
 
 /*
- * Opens the GPU for waits; rtx_nvrm_init of Linux-RTXG. device: a number in the order of the PCI
+ * Opens the GPU for waits; rtx_nvrm_init of Linux-RTXG. Another handle of the same GPU shares the
+ * driver's client, and has timelines of its own. device: a number in the order of the PCI
  * bus, a PCI address ("0000:3b:00.0") or a UUID ("GPU-..."); NULL = 0. -ENODEV no driver or no such
  * GPU, -EACCES no right to open /dev/nvidia*, -EOPNOTSUPP a driver or GPU without such channels.
  */

@@ -14,7 +14,9 @@
  *   transport_*  how a handle reaches its host
  *   host.c       what happens when the host goes
  *   nvrm_gpu.c   channels of our own on an NVIDIA GPU
- *   nvrm.c       timelines: values that a GPU reaches, and waiting for them
+ *   nvrm_clients.c  which GPUs the process has open, however many handles there are
+ *   nvrm.c       timelines: values that a GPU reaches
+ *   nvrm_wait.c  waiting for them
  *   nvrm_cuda.c  a stream of the program's CUDA writes them
  *   sync.c       how a completion is seen
  *   launch.c     launch, notify, sync: the fast path, no system call while nothing contends

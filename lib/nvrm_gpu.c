@@ -123,14 +123,18 @@ static const struct nv_card_info *choose(const struct nv_card_info *cards, const
 	return NULL;
 }
 
+static int ask_cards(const struct nvrm_gpu *gpu, struct nv_card_info cards[RM_GPUS_MAX])
+{
+	return gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
+			       RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX]), cards);
+}
+
 static int find(struct nvrm_gpu *gpu, const char *device, struct nv_card_info *card)
 {
 	struct nv_card_info cards[RM_GPUS_MAX] = { { 0 } };
 	const struct nv_card_info *chosen;
-	int count = 0, err;
+	int count = 0, err = ask_cards(gpu, cards);
 
-	err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
-			      RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX]), cards);
 	if (err < 0)
 		return refused(gpu, err, "asking which GPUs there are");
 	chosen = choose(cards, device);
@@ -142,9 +146,19 @@ static int find(struct nvrm_gpu *gpu, const char *device, struct nv_card_info *c
 				      "takes a number from 0, a PCI address or a UUID",
 				      device, count);
 	*card = *chosen;
+	gpu->id = card->gpu_id;
 	snprintf(gpu->name, sizeof(gpu->name), "%04x:%02x:%02x.%x", card->domain, card->bus,
 		 card->slot, card->function);
 	return 0;
+}
+
+bool rtx_lib_nvrm_is(const struct nvrm_gpu *gpu, const char *device)
+{
+	struct nv_card_info cards[RM_GPUS_MAX] = { { 0 } };
+	const struct nv_card_info *chosen =
+		ask_cards(gpu, cards) < 0 ? NULL : choose(cards, device ? device : "0");
+
+	return chosen && chosen->gpu_id == gpu->id;
 }
 
 /* --- memory ----------------------------------------------------------------------------------- */
@@ -211,15 +225,16 @@ static int import_pages(struct nvrm_gpu *gpu, void *pages, size_t length, uint32
 		err = nv_rm_answer(&gpu->rm, NV_CLASS_OS_DESCRIPTOR, m.status);
 	if (err)
 		return err;
-	*handle = m.object;
-	err = map_dma(gpu, *handle, length, at);
+	err = map_dma(gpu, m.object, length, at);
 	if (err) {
 		uint32_t status = gpu->rm.status; /* what is said is why, not how freeing went */
 
-		nv_rm_free(&gpu->rm, gpu->device, *handle);
+		nv_rm_free(&gpu->rm, gpu->device, m.object);
 		gpu->rm.status = status;
+		return err;
 	}
-	return err;
+	*handle = m.object;
+	return 0;
 }
 
 int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t *handle,
@@ -358,9 +373,9 @@ static int have_event(struct nvrm_gpu *gpu, int *event, uint32_t *handle, const 
 	return err;
 }
 
-int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu)
+int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 {
-	return have_event(gpu, &gpu->host_event, &gpu->host_event_handle,
+	return have_event(gpu, &memory->host_event, &memory->host_event_handle,
 			  "opening an event for the host");
 }
 
@@ -388,24 +403,25 @@ void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *chann
 	pthread_mutex_unlock(&gpu->lock);
 }
 
-static int make_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *c)
+static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, unsigned int number,
+			struct nvrm_channel *c)
 {
 	uint64_t offset = PAGE_BYTES + (uint64_t)number * CHANNEL_BYTES;
-	struct nvrm_channel_alloc a = { .ring = gpu->pages_at + offset + RING_OFFSET,
+	struct nvrm_channel_alloc a = { .ring = memory->at + offset + RING_OFFSET,
 					.entries = NVRM_ENTRIES,
 					.engine = gpu->engine,
-					.userd = { gpu->memory },
+					.userd = { memory->handle },
 					.userd_offset = { offset + USERD_OFFSET } };
 
 	memset(c, 0, sizeof(*c));
 	c->event = -1;
-	memset(gpu->pages + offset, 0, CHANNEL_BYTES);
-	c->ring = (volatile uint32_t *)(gpu->pages + offset + RING_OFFSET);
-	c->userd = (volatile uint32_t *)(gpu->pages + offset + USERD_OFFSET);
-	c->push = (volatile uint32_t *)(gpu->pages + offset + PUSH_OFFSET);
-	c->fences = (volatile struct nvrm_fence *)(gpu->pages + offset + FENCES_OFFSET);
-	c->push_at = gpu->pages_at + offset + PUSH_OFFSET;
-	c->fences_at = gpu->pages_at + offset + FENCES_OFFSET;
+	memset(memory->pages + offset, 0, CHANNEL_BYTES);
+	c->ring = (volatile uint32_t *)(memory->pages + offset + RING_OFFSET);
+	c->userd = (volatile uint32_t *)(memory->pages + offset + USERD_OFFSET);
+	c->push = (volatile uint32_t *)(memory->pages + offset + PUSH_OFFSET);
+	c->fences = (volatile struct nvrm_fence *)(memory->pages + offset + FENCES_OFFSET);
+	c->push_at = memory->at + offset + PUSH_OFFSET;
+	c->fences_at = memory->at + offset + FENCES_OFFSET;
 	return nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
 }
 
@@ -426,13 +442,14 @@ static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 	return err;
 }
 
-int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *channel)
+int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
+			 unsigned int number, struct nvrm_channel *channel)
 {
 	const char *step = "opening a channel";
 	int err;
 
 	pthread_mutex_lock(&gpu->lock);
-	err = make_channel(gpu, number, channel);
+	err = make_channel(gpu, memory, number, channel);
 	if (!err) {
 		step = "starting a channel";
 		err = start_channel(gpu, channel);
@@ -463,8 +480,8 @@ static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 	return -EOPNOTSUPP;
 }
 
-static int open_engine(struct nvrm_gpu *gpu, uint32_t engine, uint32_t class_id,
-		       struct nvrm_channel *first)
+static int open_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, uint32_t engine,
+		       uint32_t class_id, struct nvrm_channel *first)
 {
 	struct nvrm_group_alloc group = { .space = gpu->space, .engine = engine };
 	int err;
@@ -476,7 +493,7 @@ static int open_engine(struct nvrm_gpu *gpu, uint32_t engine, uint32_t class_id,
 			  sizeof(group));
 	if (err)
 		return refused(gpu, err, "opening a group of channels");
-	err = rtx_lib_nvrm_channel(gpu, 0, first);
+	err = rtx_lib_nvrm_channel(gpu, memory, 0, first);
 	if (!err && try_channel(gpu, first)) {
 		rtx_lib_nvrm_channel_close(gpu, first);
 		err = rtx_lib_failed(-EOPNOTSUPP,
@@ -489,7 +506,8 @@ static int open_engine(struct nvrm_gpu *gpu, uint32_t engine, uint32_t class_id,
 	return err;
 }
 
-static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_channel *first)
+static int open_any_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
+			   struct nvrm_channel *first)
 {
 	/* Engines that only copy come first; the lowest two may share the compute engine's queue. */
 	static const uint32_t engines[] = { 2, 3, 4, 5, 6, 7, 8, 9, 1, 0 };
@@ -498,8 +516,8 @@ static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_channel *first)
 
 	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)
 		for (size_t c = 0; c < sizeof(classes) / sizeof(classes[0]); c++) {
-			err = open_engine(gpu, NV_ENGINE_TYPE_COPY0 + engines[e], classes[c],
-					  first);
+			err = open_engine(gpu, memory, NV_ENGINE_TYPE_COPY0 + engines[e],
+					  classes[c], first);
 			/* where another engine would do no better */
 			if (!err || err == -ENODEV || err == -ENOMEM || err == -EACCES)
 				return err;
@@ -577,72 +595,104 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
  * Shared, so that no fork ever gives this process a copy of a page that the GPU writes; and not for
  * children at all. The words are a file's, which a host may be given.
  */
-static int map_pages(struct nvrm_gpu *gpu)
+static int map_pages(struct nvrm_memory *m)
 {
 	void *pages =
 		mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (pages == MAP_FAILED)
 		return -ENOMEM;
-	gpu->pages = pages;
-	gpu->words_fd = memfd_create("rtxg-words", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (gpu->words_fd < 0 || ftruncate(gpu->words_fd, PAGE_BYTES) ||
-	    fcntl(gpu->words_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	m->pages = pages;
+	m->words_fd = memfd_create("rtxg-words", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (m->words_fd < 0 || ftruncate(m->words_fd, PAGE_BYTES) ||
+	    fcntl(m->words_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;
-	if (mmap(pages, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, gpu->words_fd,
+	if (mmap(pages, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->words_fd,
 		 0) == MAP_FAILED)
 		return -ENOMEM;
 	madvise(pages, ALL_BYTES, MADV_DONTFORK);
 	return 0;
 }
 
-static int open_memory(struct nvrm_gpu *gpu, const char **step)
+static int open_memory(struct nvrm_gpu *gpu, struct nvrm_memory *m, const char **step)
 {
 	int err;
 
 	*step = "taking memory for channels";
 	gpu->rm.status = 0; /* what fails here is not the driver's */
-	err = map_pages(gpu);
+	err = map_pages(m);
 	if (err)
 		return err;
 	*step = "giving memory to the GPU";
-	err = import_pages(gpu, gpu->pages, ALL_BYTES, &gpu->memory, &gpu->pages_at);
+	err = import_pages(gpu, m->pages, ALL_BYTES, &m->handle, &m->at);
 	/* a place of the ring has so many bits for where its methods are */
-	return !err && (gpu->pages_at + ALL_BYTES) >> 40 ? -EOPNOTSUPP : err;
+	return !err && (m->at + ALL_BYTES) >> 40 ? -EOPNOTSUPP : err;
 }
 
-static void unmap(struct nvrm_gpu *gpu)
+/* The GPU has forgotten it. */
+static void close_memory(struct nvrm_gpu *gpu, struct nvrm_memory *m)
 {
-	size_t stays = gpu->words_stay ? PAGE_BYTES : 0;
+	size_t stays = m->words_stay ? PAGE_BYTES : 0;
 
-	if (gpu->doorbell_page)
-		gpu->sys->munmap(gpu->sys->ctx, gpu->doorbell_page, NV_USERMODE_BYTES);
-	if (gpu->pages)
-		munmap(gpu->pages + stays, ALL_BYTES - stays);
-	gpu->doorbell_page = NULL;
-	gpu->doorbell = NULL;
-	gpu->pages = NULL;
+	if (m->host_event >= 0)
+		gpu->sys->close(gpu->sys->ctx, m->host_event);
+	if (m->words_fd >= 0)
+		close(m->words_fd);
+	m->host_event = m->words_fd = -1;
+	if (m->pages)
+		munmap(m->pages + stays, ALL_BYTES - stays);
+	m->pages = NULL;
 }
 
-/* What a host is given. */
-static void close_shared(struct nvrm_gpu *gpu)
+int rtx_lib_nvrm_memory(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 {
-	if (gpu->host_event >= 0)
-		gpu->sys->close(gpu->sys->ctx, gpu->host_event);
-	if (gpu->words_fd >= 0)
-		close(gpu->words_fd);
-	gpu->host_event = gpu->words_fd = -1;
+	const char *step;
+	int err;
+
+	pthread_mutex_lock(&gpu->lock);
+	err = open_memory(gpu, memory, &step);
+	if (err)
+		err = refused(gpu, err, step);
+	pthread_mutex_unlock(&gpu->lock);
+	if (err)
+		rtx_lib_nvrm_memory_close(gpu, memory);
+	return err;
 }
 
-void rtx_lib_nvrm_close(struct nvrm_gpu *gpu)
+void rtx_lib_nvrm_memory_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
+{
+	pthread_mutex_lock(&gpu->lock);
+	if (memory->host_event_handle)
+		nv_rm_free(&gpu->rm, gpu->subdevice, memory->host_event_handle);
+	if (memory->handle)
+		nv_rm_free(&gpu->rm, gpu->device, memory->handle);
+	close_memory(gpu, memory);
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory)
+{
+	if (memory->host_event >= 0)
+		rtx_lib_nvrm_sys->close(rtx_lib_nvrm_sys->ctx, memory->host_event);
+	if (memory->words_fd >= 0)
+		close(memory->words_fd);
+	memory->host_event = memory->words_fd = -1;
+	memory->pages = NULL; /* they are not in this process */
+}
+
+void rtx_lib_nvrm_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 {
 	/* The client first: the GPU must not write to pages that are someone else's by then. */
 	nv_rm_close(&gpu->rm);
 	if (gpu->device_fd >= 0)
 		gpu->sys->close(gpu->sys->ctx, gpu->device_fd);
 	gpu->device_fd = -1;
-	close_shared(gpu);
-	unmap(gpu);
+	close_memory(gpu, memory);
+	if (gpu->doorbell_page)
+		gpu->sys->munmap(gpu->sys->ctx, gpu->doorbell_page, NV_USERMODE_BYTES);
+	gpu->doorbell_page = NULL;
+	gpu->doorbell = NULL;
+	pthread_mutex_destroy(&gpu->lock);
 }
 
 void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu)
@@ -652,23 +702,22 @@ void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu)
 	if (gpu->rm.ctl >= 0)
 		gpu->sys->close(gpu->sys->ctx, gpu->rm.ctl);
 	gpu->device_fd = gpu->rm.ctl = -1;
-	close_shared(gpu);
-	/* the pages are not in this process */
-	gpu->doorbell_page = NULL;
+	gpu->doorbell_page = NULL; /* it is not in this process */
 	gpu->doorbell = NULL;
-	gpu->pages = NULL;
 }
 
-int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_channel *first)
+int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_memory *memory,
+		      struct nvrm_channel *first)
 {
 	const char *step = "opening /dev/nvidiactl";
 	struct nv_card_info card;
 	int err;
 
 	memset(gpu, 0, sizeof(*gpu));
+	memset(memory, 0, sizeof(*memory));
 	pthread_mutex_init(&gpu->lock, NULL);
 	gpu->sys = rtx_lib_nvrm_sys;
-	gpu->device_fd = gpu->host_event = gpu->words_fd = -1;
+	gpu->device_fd = memory->host_event = memory->words_fd = -1;
 	snprintf(gpu->name, sizeof(gpu->name), "%.20s", device ? device : "0");
 	err = nv_rm_open(&gpu->rm, gpu->sys);
 	if (err) {
@@ -677,20 +726,20 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_chan
 	}
 	err = find(gpu, device ? device : "0", &card);
 	if (err) {
-		rtx_lib_nvrm_close(gpu);
+		rtx_lib_nvrm_close(gpu, memory);
 		return err;
 	}
 	err = open_objects(gpu, &card, &step);
 	if (!err)
-		err = open_memory(gpu, &step);
+		err = open_memory(gpu, memory, &step);
 	if (err) {
 		err = refused(gpu, err, step);
-		rtx_lib_nvrm_close(gpu);
+		rtx_lib_nvrm_close(gpu, memory);
 		return err;
 	}
-	err = open_any_engine(gpu, first);
+	err = open_any_engine(gpu, memory, first);
 	if (err)
-		rtx_lib_nvrm_close(gpu);
+		rtx_lib_nvrm_close(gpu, memory);
 	return err;
 }
 

@@ -7,6 +7,7 @@
 #define RTX_LIB_NVRM_GPU_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include "rm.h"
 
@@ -28,24 +29,31 @@ struct nvrm_channel {
 	int event;			    /* becomes readable by interrupts; -1: not open */
 };
 
+/* What the channels of one handle lie in: whole pages of this process, which children do not get. */
+struct nvrm_memory {
+	uint32_t handle;
+	uint8_t *pages;	 /* words that streams write, then rings, USERD, methods and fences */
+	uint64_t at;	 /* for the GPU */
+	int words_fd;	 /* memfd; -1: none */
+	bool words_stay; /* CUDA does not forget them: nothing else may come to their address */
+	/* for the host of the program's tasks: interrupts are another's if they wake us; -1: none */
+	int host_event;
+	uint32_t host_event_handle;
+};
+
 struct nvrm_gpu {
 	pthread_mutex_t lock; /* of the driver's calls, once it is open */
 	struct nv_rm rm;
 	const struct nv_sys *sys;
-	char name[24];	      /* PCI address */
+	char name[24]; /* PCI address */
+	uint32_t id;
 	int device_fd, minor; /* minor: N of /dev/nvidiaN */
-	uint32_t device, subdevice, space, addresses, memory, group;
+	uint32_t device, subdevice, space, addresses, group;
 	uint32_t engine, channel_class;
 	volatile uint32_t *doorbell;
 	void *doorbell_page;
-	/* of this process, which children do not get: words that streams write, then the channels' */
-	uint8_t *pages;
-	uint64_t pages_at; /* for the GPU */
-	int words_fd;	   /* memfd */
-	bool words_stay;   /* CUDA does not forget them: nothing else may come to their address */
-	/* for the host of the program's tasks: interrupts are another's if they wake us; -1: none */
-	int host_event;
-	uint32_t host_event_handle;
+	unsigned int users; /* handles that have it: nvrm_clients.c's */
+	struct nvrm_gpu *later;
 };
 
 /* How the calls are made; tests put another driver in place. */
@@ -53,20 +61,30 @@ extern const struct nv_sys *rtx_lib_nvrm_sys;
 
 /*
  * Opens that GPU (see rtx_nvrm_init) and finds a copy engine that serves us: the first channel is
- * opened with it. On an error, which is in words, nothing is left.
+ * opened with it, in a first memory. On an error, which is in words, nothing is left.
  */
-int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_channel *first);
-/* The driver frees all that belonged to the client. */
-void rtx_lib_nvrm_close(struct nvrm_gpu *gpu);
+int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_memory *memory,
+		      struct nvrm_channel *first);
+/* Is it what that device names? */
+bool rtx_lib_nvrm_is(const struct nvrm_gpu *gpu, const char *device);
+/* The driver frees all that belonged to the client; memory: the last that is open. */
+void rtx_lib_nvrm_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory);
 /* What is open is another process's: lets go of the descriptors, tells the driver nothing. */
 void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu);
 
-/* number: 0 to NVRM_CHANNELS - 1; two that are open at once have different ones. */
-int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, unsigned int number, struct nvrm_channel *channel);
+/* More memory, for the channels of another handle; on an error nothing is left. */
+int rtx_lib_nvrm_memory(struct nvrm_gpu *gpu, struct nvrm_memory *memory);
+/* All channels in it are closed. */
+void rtx_lib_nvrm_memory_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory);
+void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory);
+
+/* number: 0 to NVRM_CHANNELS - 1; two that are open at once in one memory have different ones. */
+int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
+			 unsigned int number, struct nvrm_channel *channel);
 void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel);
 
 /* Opens host_event, if it is not open. */
-int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu);
+int rtx_lib_nvrm_host_event(struct nvrm_gpu *gpu, struct nvrm_memory *memory);
 /* Opens the channel's event, if it is not open. Not twice at one time. */
 int rtx_lib_nvrm_event(struct nvrm_gpu *gpu, struct nvrm_channel *channel);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include "fake_nvrm.h"
@@ -38,13 +39,12 @@ static struct object {
 } object[OBJECTS];
 
 struct fake_nvrm fake_nvrm;
-static uint8_t doorbell[NV_USERMODE_BYTES] __attribute__((aligned(4096)));
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_client = 0xc1d00100;
 static uint64_t next_at = PAGES_AT;
 static uint64_t stamp; /* of the next fence; 0: the machine's time */
 static enum kind to_map;
-static bool running;
+static pid_t running; /* the engine, in that process */
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
@@ -164,9 +164,27 @@ static void *engine(void *arg)
 	return NULL;
 }
 
+static void fork_prepare(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void fork_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
 void fake_nvrm_reset(void)
 {
 	pthread_t thread;
+
+	if (!running)
+		pthread_atfork(fork_prepare, fork_parent, fork_child);
 
 	pthread_mutex_lock(&lock);
 	memset(&fake_nvrm, 0, sizeof(fake_nvrm));
@@ -177,8 +195,8 @@ void fake_nvrm_reset(void)
 	fake_nvrm.gpus = 1;
 	stamp = 0;
 	pthread_mutex_unlock(&lock);
-	if (!running && !pthread_create(&thread, NULL, engine, NULL))
-		running = true;
+	if (running != getpid() && !pthread_create(&thread, NULL, engine, NULL))
+		running = getpid();
 }
 
 /* --- the driver ------------------------------------------------------------------------------- */
@@ -488,7 +506,9 @@ static int fake_map(void *ctx, int fd, size_t length, void **address)
 		fake_nvrm.wild++;
 		return -EINVAL;
 	}
-	*address = doorbell;
+	*address = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (*address == MAP_FAILED)
+		return -ENOMEM;
 	fake_nvrm.maps++;
 	return 0;
 }
@@ -496,7 +516,7 @@ static int fake_map(void *ctx, int fd, size_t length, void **address)
 static int fake_munmap(void *ctx, void *address, size_t length)
 {
 	fake_nvrm.maps--;
-	return 0;
+	return munmap(address, length) ? -errno : 0;
 }
 
 /* The clock has come so far. */

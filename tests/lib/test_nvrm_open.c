@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -99,6 +100,192 @@ static void a_child_has_none_of_it_and_harms_nothing(void **state)
 	set(line, 1);
 	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
 	down();
+}
+
+/* The engine of the GPU that is not there is a thread, so the child has it start again. */
+static void a_child_opens_its_own(void **state)
+{
+	int status;
+	pid_t child;
+
+	up();
+	child = fork();
+	if (!child) {
+		rtx_nvrm_t own;
+		rtx_timeline_t t;
+		int ok;
+
+		fake_nvrm_reset();
+		ok = !rtx_nvrm_init(&own, NULL) && !rtx_nvrm_timeline(own, NULL, &t) &&
+		     !rtx_timeline_arm(t, 1);
+		if (!ok) {
+			fprintf(stderr, "%s\n", rtx_strerror());
+			_exit(1);
+		}
+		set(t, 1);
+		ok = !rtx_timeline_wait(t, 1, RTX_SYNC_NOTIFY, UINT64_MAX);
+		ok = ok && rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, 0) == -ECHILD;
+		ok = ok && !rtx_nvrm_close(own) && !fake_nvrm.fds && !fake_nvrm.objects;
+		_exit(ok ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	down();
+}
+
+/* --- several handles of one GPU --------------------------------------------------------------- */
+
+static void has_come(rtx_timeline_t t, uint32_t value)
+{
+	assert_int_equal(rtx_timeline_arm(t, value), 0);
+	assert_false(rtx_timeline_reached(t, value));
+	set(t, value);
+	assert_int_equal(rtx_timeline_wait(t, value, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+}
+
+static void handles_of_one_gpu_share_a_client(void **state)
+{
+	static const char *const names[] = { NULL, "0", "0000:40:01.0" };
+
+	for (size_t first = 0; first < 2; first++)
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			rtx_timeline_t others[RTX_TIMELINES_MAX];
+			rtx_nvrm_t other;
+			int calls, opens;
+
+			up();
+			calls = fake_nvrm.calls;
+			opens = fake_nvrm.opens;
+			assert_int_equal(rtx_nvrm_init(&other, names[i]), 0);
+			assert_ptr_not_equal(other, gpu);
+			for (size_t t = 0; t < RTX_TIMELINES_MAX; t++)
+				assert_int_equal(rtx_nvrm_timeline(other, NULL, &others[t]), 0);
+			assert_int_equal(fake_nvrm.clients, 1);
+			assert_int_equal(fake_nvrm.opens, opens);
+			assert_int_equal(fake_nvrm.calls, calls + 2 + 4 * (int)RTX_TIMELINES_MAX);
+			has_come(line, 1);
+			assert_int_equal(*rtx_timeline_word(others[0]), 0);
+			has_come(others[0], 1);
+			/* whichever goes first, the other one stays */
+			assert_int_equal(rtx_nvrm_close(first ? other : gpu), 0);
+			assert_int_equal(fake_nvrm.clients, 1);
+			has_come(first ? line : others[15], 2);
+			assert_int_equal(rtx_nvrm_close(first ? other : gpu), -EBADF);
+			assert_int_equal(rtx_nvrm_close(first ? gpu : other), 0);
+			nothing_is_left();
+		}
+}
+
+static void gpus_that_differ_have_a_client_each(void **state)
+{
+	rtx_nvrm_t other;
+
+	fake_nvrm.gpus = 2;
+	up();
+	assert_int_equal(rtx_nvrm_init(&other, "1"), 0);
+	assert_int_equal(fake_nvrm.clients, 2);
+	assert_int_equal(rtx_nvrm_init(&(rtx_nvrm_t){ NULL }, "2"), -ENODEV);
+	assert_int_equal(fake_nvrm.clients, 2);
+	assert_int_equal(rtx_nvrm_close(other), 0);
+	assert_int_equal(fake_nvrm.clients, 1);
+	has_come(line, 1);
+	down();
+}
+
+static void a_second_that_is_refused_harms_no_first(void **state)
+{
+	int steps = 0;
+
+	for (int step = 1;; step++) {
+		rtx_nvrm_t other = NULL;
+		rtx_timeline_t t;
+		int ret, objects, fds;
+
+		before(NULL);
+		up();
+		objects = fake_nvrm.objects;
+		fds = fake_nvrm.fds;
+		fake_nvrm.fail_call = fake_nvrm.calls + step;
+		fake_nvrm.fail_status = NV_STATUS_NO_MEMORY;
+		ret = rtx_nvrm_init(&other, NULL);
+		if (!ret)
+			ret = rtx_nvrm_timeline(other, NULL, &t);
+		fake_nvrm.fail_call = 0;
+		if (ret)
+			assert_non_null(strstr(rtx_strerror(), "0x51"));
+		if (other)
+			assert_int_equal(rtx_nvrm_close(other), 0);
+		assert_int_equal(fake_nvrm.objects, objects);
+		assert_int_equal(fake_nvrm.fds, fds);
+		has_come(line, 1);
+		down();
+		if (!ret)
+			break;
+		steps++;
+	}
+	assert_int_equal(steps, 6);
+}
+
+static bool ends;
+
+static void *open_and_close(void *arg)
+{
+	bool *well = arg;
+
+	for (int i = 0; i < 100 || (*well && !__atomic_load_n(&ends, __ATOMIC_RELAXED)); i++) {
+		rtx_nvrm_t own;
+		rtx_timeline_t t;
+
+		*well = !rtx_nvrm_init(&own, i % 2 ? "0" : NULL) &&
+			!rtx_nvrm_timeline(own, NULL, &t) && !rtx_timeline_arm(t, 1);
+		if (!*well)
+			break;
+		set(t, 1);
+		*well = !rtx_timeline_wait(t, 1, RTX_SYNC_NOTIFY, UINT64_MAX) &&
+			!rtx_nvrm_close(own);
+	}
+	return NULL;
+}
+
+/* Descriptors of the words that this process has. */
+static int words(void)
+{
+	char path[64], target[64];
+	int count = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		memset(target, 0, sizeof(target));
+		count += readlink(path, target, sizeof(target) - 1) > 0 &&
+			 strstr(target, "rtxg-words");
+	}
+	return count;
+}
+
+/* Wherever the others are, a child that is forked meanwhile has nothing of the driver's. */
+static void threads_open_and_close_and_fork(void **state)
+{
+	bool well[4] = { true, true, true, true };
+	pthread_t threads[4];
+
+	__atomic_store_n(&ends, false, __ATOMIC_RELAXED);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, &well[i]), 0);
+	for (int i = 0; i < 100; i++) {
+		int status;
+		pid_t child = fork();
+
+		if (!child)
+			_exit((fake_nvrm.fds ? 1 : 0) + (words() ? 2 : 0));
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+	}
+	__atomic_store_n(&ends, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_true(well[i]);
+	}
+	nothing_is_left();
 }
 
 /* --- the set-up ------------------------------------------------------------------------------- */
@@ -234,12 +421,13 @@ static void a_gpu_is_named_as_people_name_it(void **state)
 	fake_nvrm.gpus = 2;
 	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
 		struct nvrm_channel first;
+		struct nvrm_memory memory;
 		struct nvrm_gpu g;
 
-		assert_int_equal(rtx_lib_nvrm_open(&g, right[i].name, &first), 0);
+		assert_int_equal(rtx_lib_nvrm_open(&g, right[i].name, &memory, &first), 0);
 		assert_string_equal(g.name, right[i].address);
 		rtx_lib_nvrm_channel_close(&g, &first);
-		rtx_lib_nvrm_close(&g);
+		rtx_lib_nvrm_close(&g, &memory);
 		nothing_is_left();
 	}
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -272,6 +460,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_child_has_none_of_it_and_harms_nothing, before),
+		cmocka_unit_test_setup(a_child_opens_its_own, before),
+		cmocka_unit_test_setup(handles_of_one_gpu_share_a_client, before),
+		cmocka_unit_test_setup(gpus_that_differ_have_a_client_each, before),
+		cmocka_unit_test_setup(a_second_that_is_refused_harms_no_first, before),
+		cmocka_unit_test_setup(threads_open_and_close_and_fork, before),
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
 		cmocka_unit_test_setup(too_few_descriptors_are_said_and_leave_nothing, before),
 		cmocka_unit_test_setup(opening_takes_few_calls, before),

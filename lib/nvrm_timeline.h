@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * nvrm_timeline.h - what a timeline and an open GPU are, for nvrm.c and nvrm_wait.c. Not installed.
+ */
+#ifndef RTX_LIB_NVRM_TIMELINE_H
+#define RTX_LIB_NVRM_TIMELINE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cuda_pages.h"
+#include "foresee.h"
+#include "nvrm_gpu.h"
+#include "rtxg_nvrm.h"
+#include "sys.h"
+
+struct rtx_timeline {
+	struct rtx_nvrm *nvrm; /* NULL: not open */
+	unsigned int number;
+	volatile uint32_t *word;
+	uint64_t word_at;  /* for the GPU */
+	uint32_t imported; /* handle of a page that is not ours */
+	struct cuda_page page;
+	struct nvrm_channel channel;
+
+	pthread_mutex_t lock; /* of what follows, and of the channel's ring */
+	uint32_t next;	      /* what rtx_lib_timeline_next() gave last */
+	bool any_armed;
+	uint32_t armed;			 /* last one */
+	uint32_t armed_at[NVRM_ENTRIES]; /* by place: the value; its fence has the payload below */
+	uint64_t payload[NVRM_ENTRIES];
+	uint64_t begun[NVRM_ENTRIES]; /* when its work was given to the stream, or it was armed */
+	uint64_t payloads;
+	uint64_t next_at; /* when next was given */
+
+	/* The last wait, whose stamp may come after the word; and what is foreseen of the next one. */
+	struct foresee foresee;
+	struct foresee_use last;
+	uint32_t last_place;
+	uint64_t last_payload; /* 0: there is none */
+	bool foresees;
+
+	/* One waiter sleeps in the driver, the others on a futex that it rings. */
+	uint32_t leader, turn;
+	uint32_t users;
+	bool closing;
+	uint64_t counted_armed, waits, wakes, missed, looks, hits;
+};
+
+struct rtx_nvrm {
+	pid_t pid;
+	bool closed;
+	struct nvrm_gpu *gpu; /* with others of this process */
+	struct nvrm_memory memory;
+	struct nvrm_channel
+		first; /* until a timeline takes it; none, where another opened the GPU */
+	bool first_taken;
+	pthread_mutex_t lock; /* of the list, and of all that is opened and closed */
+	struct rtx_timeline timelines[RTX_TIMELINES_MAX];
+	struct rtx_nvrm *later;
+};
+
+_Static_assert(RTX_TIMELINES_MAX == NVRM_CHANNELS, "a channel each");
+_Static_assert(RTX_TIMELINE_ARMED_MAX == NVRM_ENTRIES - 1, "a place each");
+
+static inline uint64_t timeline_now(const struct rtx_timeline *t)
+{
+	const struct nv_sys *sys = t->nvrm->gpu->sys;
+
+	return sys->now_ns(sys->ctx);
+}
+
+static inline uint32_t timeline_word(const struct rtx_timeline *t)
+{
+	return __atomic_load_n(t->word, __ATOMIC_ACQUIRE);
+}
+
+static inline bool timeline_reached(const struct rtx_timeline *t, uint32_t value)
+{
+	return (int32_t)(timeline_word(t) - value) >= 0;
+}
+
+/* Interrupts are asked for from now on. Called with t->lock held. */
+int rtx_lib_timeline_event(struct rtx_timeline *t);
+/* -EAGAIN: no place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held. */
+int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value);
+
+#endif

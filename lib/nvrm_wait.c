@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+/*
+ * nvrm_wait.c - waiting for a timeline's value (rtxg_nvrm.h). May not: speak to the driver but to
+ * sleep, or open and close anything.
+ *
+ * Of a word that the GPU writes nothing is believed but its value: whoever waits reads it again after
+ * each interrupt and after each LOOK_AGAIN_MS, so that a lost interrupt costs time and nothing else.
+ */
+#include <sched.h>
+#include <time.h>
+
+#include "errors.h"
+#include "foresee.h"
+#include "nvrm.h"
+#include "nvrm_gpu.h"
+#include "nvrm_timeline.h"
+#include "rtxg_nvrm.h"
+#include "sys.h"
+
+#define LOOK_AGAIN_MS	10
+#define ASK_AFTER_NS	(1000 * NS_PER_MS) /* without progress: does the GPU still live? */
+#define DEADLINE_NAP_NS (50 * 1000ull)
+
+/* A wait of this thread: what it was told, and what it has seen. */
+struct wait {
+	uint32_t value, seen;
+	uint64_t until;
+	const bool *stop;
+
+	uint32_t place; /* in the channel's ring, if this wait is to teach us something */
+	uint64_t payload;
+	uint64_t wake; /* when to look for the end that is foreseen; 0: not */
+	struct foresee_use use;
+};
+
+/*
+ * A word that has gone back may have passed the value meanwhile, and then no one would write it
+ * again.
+ */
+static int went_back(const struct rtx_timeline *t, struct wait *w)
+{
+	uint32_t word = timeline_word(t), before = w->seen;
+
+	w->seen = word;
+	if ((int32_t)(word - before) >= 0)
+		return 0;
+	return rtx_lib_failed(
+		-ERANGE,
+		"the word of timeline %u went back from %u to %u; numbers go forward, "
+		"and each stream has a timeline of its own",
+		t->number, before, word);
+}
+
+static int ended(const struct rtx_timeline *t, const bool *stop, uint64_t now, uint64_t until)
+{
+	if (load(&t->closing) || (stop && load(stop)))
+		return rtx_lib_failed(-ECANCELED, "timeline %u was closed by another thread",
+				      t->number);
+	if (now >= until)
+		return rtx_lib_not_yet(-ETIMEDOUT, "the word did not reach its value in time");
+	return 0;
+}
+
+static int interrupted(void)
+{
+	return rtx_lib_failed(-EINTR, "a signal came while waiting for the GPU");
+}
+
+/* FENCE: the word alone. */
+static int wait_looking(struct rtx_timeline *t, struct wait *w)
+{
+	bool naps = rtx_lib_yield_costs_budget();
+	uint64_t asked = timeline_now(t);
+
+	while (!timeline_reached(t, w->value)) {
+		uint64_t now;
+		int ret;
+
+		/* Looking costs less than a clock: some looks to each. */
+		for (int i = 0; i < 64 && !timeline_reached(t, w->value); i++)
+			if (!naps)
+				rtx_lib_relax();
+		if (timeline_reached(t, w->value))
+			break;
+		if (naps && clock_nanosleep(CLOCK_MONOTONIC, 0,
+					    &(struct timespec){ .tv_nsec = DEADLINE_NAP_NS },
+					    NULL) == EINTR)
+			return interrupted();
+		now = timeline_now(t);
+		ret = ended(t, w->stop, now, w->until);
+		if (!ret)
+			ret = went_back(t, w);
+		if (!ret && now - asked > ASK_AFTER_NS) {
+			asked = now;
+			ret = rtx_lib_nvrm_alive(t->nvrm->gpu);
+		}
+		if (ret)
+			return ret;
+		if (!naps)
+			sched_yield();
+	}
+	return 0;
+}
+
+/*
+ * One sleep until an interrupt, another's wake-up, or the time to look again. exact: until a time
+ * that counts.
+ */
+static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool exact, bool *woken)
+{
+	uint32_t turn = load(&t->turn);
+	int ret;
+
+	if (__atomic_exchange_n(&t->leader, 1, __ATOMIC_SEQ_CST)) {
+		uint64_t again = now + LOOK_AGAIN_MS * NS_PER_MS;
+
+		ret = rtx_lib_futex_wait(&t->turn, turn, until < again ? until : again, false);
+		*woken = !ret;
+		return ret == -EINTR ? ret : 0;
+	}
+	ret = 1;
+	if (!load(&t->closing)) {
+		const struct nv_sys *sys = t->nvrm->gpu->sys;
+		uint64_t again = LOOK_AGAIN_MS * NS_PER_MS;
+
+		ret = sys->poll(sys->ctx, t->channel.event,
+				until - now < again ? until - now : again, exact);
+	}
+	store(&t->leader, 0);
+	__atomic_fetch_add(&t->turn, 1, __ATOMIC_SEQ_CST);
+	if (load(&t->users) > 1)
+		rtx_lib_futex_wake(&t->turn, false);
+	if (ret > 0)
+		__atomic_fetch_add(&t->wakes, 1, __ATOMIC_RELAXED);
+	*woken = ret > 0;
+	return ret < 0 ? ret : 0;
+}
+
+/*
+ * Gives the last wait to what is foreseen, now that its stamp is there, and asks when to look for
+ * this one. Called with t->lock held.
+ */
+static void foresee(struct rtx_timeline *t, struct wait *w, uint64_t now)
+{
+	uint32_t place = (t->channel.put + NVRM_ENTRIES - 1) % NVRM_ENTRIES;
+	volatile struct nvrm_fence *fence = &t->channel.fences[t->last_place];
+
+	if (t->last_payload &&
+	    __atomic_load_n(&fence->payload, __ATOMIC_ACQUIRE) == t->last_payload) {
+		t->last.stamp = fence->stamp;
+		rtx_lib_foresee_note(&t->foresee, &t->last);
+	}
+	t->last_payload = 0;
+	/* Of several, one sleeps in the driver and wakes the others: none of them looks. */
+	if (load(&t->users) > 1 || !t->any_armed || t->armed != w->value)
+		return;
+	w->use.begun = t->begun[place];
+	w->place = place;
+	w->payload = t->payload[place];
+	w->wake = rtx_lib_foresee_wake(&t->foresee, w->use.begun, now);
+	w->use.end = w->wake ? FORESEE_LATE : FORESEE_SLEPT;
+}
+
+/* Looks at the word, for so long as a wake-up would cost. */
+static void look(struct rtx_timeline *t, struct wait *w, uint64_t from)
+{
+	uint64_t end = from + FORESEE_LOOK_NS, now = from;
+
+	w->wake = 0;
+	__atomic_fetch_add(&t->looks, 1, __ATOMIC_RELAXED);
+	while (!timeline_reached(t, w->value) && now < end && now < w->until) {
+		rtx_lib_relax();
+		now = timeline_now(t);
+	}
+	w->use.looked = now - from;
+	w->use.end = timeline_reached(t, w->value) ? FORESEE_HIT : FORESEE_VAIN;
+	if (w->use.end == FORESEE_HIT)
+		__atomic_fetch_add(&t->hits, 1, __ATOMIC_RELAXED);
+}
+
+static void remember(struct rtx_timeline *t, struct wait *w)
+{
+	if (!w->payload)
+		return;
+	w->use.seen = timeline_now(t);
+	pthread_mutex_lock(&t->lock);
+	t->last = w->use;
+	t->last_place = w->place;
+	t->last_payload = w->payload;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* NOTIFY: sleeps. */
+static int wait_asleep(struct rtx_timeline *t, struct wait *w)
+{
+	uint64_t asked = timeline_now(t);
+	bool woken = true, first = true;
+
+	while (!timeline_reached(t, w->value)) {
+		uint64_t now = timeline_now(t);
+		int ret = ended(t, w->stop, now, w->until);
+
+		if (!ret)
+			ret = went_back(t, w);
+		if (!ret) {
+			/*
+			 * -EAGAIN: those that are armed wake us, too, and then there is a place.
+			 * -ERANGE: a later value is armed, so look.
+			 */
+			pthread_mutex_lock(&t->lock);
+			ret = rtx_lib_timeline_event(t);
+			if (!ret)
+				rtx_lib_timeline_arm(t, w->value);
+			if (!ret && first && t->foresees)
+				foresee(t, w, now);
+			first = false;
+			pthread_mutex_unlock(&t->lock);
+			if (ret)
+				return ret;
+			if (w->wake && now >= w->wake) {
+				look(t, w, now);
+				woken = true;
+				continue;
+			}
+			ret = sleep_once(t, now, w->wake && w->wake < w->until ? w->wake : w->until,
+					 w->wake, &woken);
+			if (ret == -EINTR)
+				return interrupted();
+			if (ret)
+				return rtx_lib_failed(ret,
+						      "waiting for GPU %s's interrupt failed: %s",
+						      t->nvrm->gpu->name, rtx_lib_error_name(-ret));
+			if (!woken && now - asked > ASK_AFTER_NS) {
+				asked = now;
+				ret = rtx_lib_nvrm_alive(t->nvrm->gpu);
+			}
+		}
+		if (ret)
+			return ret;
+	}
+	remember(t, w);
+	if (!woken && w->use.end != FORESEE_LATE)
+		__atomic_fetch_add(&t->missed, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until,
+			  const bool *stop)
+{
+	struct wait w = { .value = value, .until = until, .stop = stop };
+	int ret = rtx_lib_timeline_check(t);
+
+	if (ret)
+		return ret;
+	w.seen = timeline_word(t);
+	if ((int32_t)(w.seen - value) >= 0)
+		return 0;
+	if (how != RTX_SYNC_FENCE && how != RTX_SYNC_NOTIFY)
+		return rtx_lib_failed(-EINVAL,
+				      "a timeline is waited for by RTX_SYNC_FENCE or "
+				      "RTX_SYNC_NOTIFY, not %d",
+				      (int)how);
+	__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
+	ret = how == RTX_SYNC_FENCE ? wait_looking(t, &w) : wait_asleep(t, &w);
+	__atomic_fetch_sub(&t->users, 1, __ATOMIC_SEQ_CST);
+	return ret;
+}
+
+int rtx_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until)
+{
+	rtx_lib_forget_error();
+	return rtx_lib_timeline_wait(t, value, how, until, NULL);
+}
