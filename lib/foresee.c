@@ -9,6 +9,11 @@
 #define LATE_STEP_NS   2000
 #define VAIN_STEP_NS   4000
 #define STEP_MAX_NS    64000
+/* Of waits that sleep: how far they come nearer to the end, and go back from it. */
+#define CREEP_NS     300
+#define CREEP_USES   8 /* after so many each step is twice as long: the clocks drift */
+#define CREEP_MAX_NS 20000
+#define BACK_NS	     3000
 /* Less is not worth a sleep. */
 #define NAP_NS 15000
 
@@ -50,11 +55,16 @@ static uint64_t least_apart(const struct foresee *f)
 	return least;
 }
 
+uint64_t rtx_lib_foresee_look(const struct foresee *f)
+{
+	return f->sleeps ? FORESEE_GLANCE_NS : FORESEE_LOOK_NS;
+}
+
 uint64_t rtx_lib_foresee_wake(struct foresee *f, uint64_t begun, uint64_t now)
 {
 	uint64_t middle, at;
 
-	f->purse += FORESEE_SHARE_NS;
+	f->purse += f->sleeps ? FORESEE_GLANCE_SHARE_NS : FORESEE_SHARE_NS;
 	if (f->purse > FORESEE_PURSE_NS)
 		f->purse = FORESEE_PURSE_NS;
 	if (!length(f, &middle)) {
@@ -65,9 +75,10 @@ uint64_t rtx_lib_foresee_wake(struct foresee *f, uint64_t begun, uint64_t now)
 		f->set = true;
 		f->ahead = least_apart(f) + FIRST_GUESS_NS;
 		f->side = FORESEE_HIT;
+		f->met = false;
 	}
 	at = begun + middle - f->ahead;
-	return f->purse < FORESEE_LOOK_NS || after(at, now) < NAP_NS ? 0 : at;
+	return f->purse < (int64_t)rtx_lib_foresee_look(f) || after(at, now) < NAP_NS ? 0 : at;
 }
 
 /* An error on the same side again: the next step is twice as long. */
@@ -78,6 +89,15 @@ static int64_t step(struct foresee *f, enum foresee_end side, int64_t first)
 		f->step = STEP_MAX_NS;
 	f->side = side;
 	return f->step;
+}
+
+/* Once an end has been met: a little nearer after each use, until it is met again. */
+static int64_t creep(struct foresee *f)
+{
+	unsigned int doubled = f->late++ / CREEP_USES;
+	int64_t by = doubled < 7 ? (int64_t)CREEP_NS << doubled : CREEP_MAX_NS;
+
+	return by < CREEP_MAX_NS ? by : CREEP_MAX_NS;
 }
 
 void rtx_lib_foresee_note(struct foresee *f, const struct foresee_use *use)
@@ -92,13 +112,19 @@ void rtx_lib_foresee_note(struct foresee *f, const struct foresee_use *use)
 	case FORESEE_SLEPT:
 		return;
 	case FORESEE_LATE:
-		f->ahead += (uint64_t)step(f, FORESEE_LATE, LATE_STEP_NS);
+		f->ahead += (uint64_t)(f->sleeps && f->met ? creep(f)
+							   : step(f, FORESEE_LATE, LATE_STEP_NS));
 		return;
 	case FORESEE_HIT:
 		f->side = FORESEE_HIT;
-		f->ahead -= (uint64_t)(((int64_t)use->looked - MARGIN_NS) / 4);
+		f->met = true;
+		f->late = 0;
+		f->ahead -= f->sleeps ? use->looked + BACK_NS
+				      : (uint64_t)(((int64_t)use->looked - MARGIN_NS) / 4);
 		return;
 	case FORESEE_VAIN:
+		f->met = true;
+		f->late = 0;
 		f->purse -= FORESEE_SLEEP_NS;
 		f->ahead -= (uint64_t)step(f, FORESEE_VAIN, VAIN_STEP_NS);
 		/* no more than what is known to be needed */

@@ -15,13 +15,15 @@
 
 /* Uses that are compared: all but one of them must have taken equally long. */
 #define FORESEE_KEPT 5u
-/* What counts as equally long, and the longest look. */
+/* What counts as equally long, and the longest look; of waits that would rather sleep. */
 #define FORESEE_SPREAD_NS 10000
 #define FORESEE_LOOK_NS	  10000
+#define FORESEE_GLANCE_NS 3000
 /* Each wait may look for so long on average; a look in vain costs a second sleep as well. */
-#define FORESEE_SHARE_NS 4000
-#define FORESEE_PURSE_NS 20000
-#define FORESEE_SLEEP_NS 5000
+#define FORESEE_SHARE_NS	4000
+#define FORESEE_GLANCE_SHARE_NS 1000
+#define FORESEE_PURSE_NS	20000
+#define FORESEE_SLEEP_NS	5000
 
 /* How a wait was ended. */
 enum foresee_end {
@@ -40,8 +42,12 @@ struct foresee_use {
 	enum foresee_end end;
 };
 
-/* Zero: nothing is known. */
+/* Zero: nothing is known, and it looks. */
 struct foresee {
+	/* Wakes shortly after the end rather than before it, so that it looks as seldom as it may. */
+	bool sleeps;
+	bool met;		      /* sleeps: has woken before an end */
+	unsigned int late;	      /* sleeps: uses since then */
 	uint64_t took[FORESEE_KEPT];  /* stamp - begun */
 	uint64_t apart[FORESEE_KEPT]; /* stamp - seen */
 	unsigned int kept, next;
@@ -51,6 +57,8 @@ struct foresee {
 	int64_t step, purse;
 };
 
+/* The longest look. */
+uint64_t rtx_lib_foresee_look(const struct foresee *f);
 /* When to ask to be woken in order to look; 0: not to look, for this wait. */
 uint64_t rtx_lib_foresee_wake(struct foresee *f, uint64_t begun, uint64_t now);
 void rtx_lib_foresee_note(struct foresee *f, const struct foresee_use *use);

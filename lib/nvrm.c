@@ -331,7 +331,7 @@ uint32_t rtx_lib_timeline_next(rtx_timeline_t t)
 	return next;
 }
 
-int rtx_timeline_foresee(rtx_timeline_t t, bool on)
+int rtx_timeline_foresee(rtx_timeline_t t, enum rtx_foresee how)
 {
 	int ret;
 
@@ -339,9 +339,11 @@ int rtx_timeline_foresee(rtx_timeline_t t, bool on)
 	ret = rtx_lib_timeline_check(t);
 	if (ret)
 		return ret;
+	if (how != RTX_FORESEE_OFF && how != RTX_FORESEE_LOOK && how != RTX_FORESEE_SLEEP)
+		return rtx_lib_failed(-EINVAL, "there is no way %d to foresee", (int)how);
 	pthread_mutex_lock(&t->lock);
-	t->foresees = on;
-	t->foresee = (struct foresee){ 0 };
+	t->foresees = how != RTX_FORESEE_OFF;
+	t->foresee = (struct foresee){ .sleeps = how == RTX_FORESEE_SLEEP };
 	t->last_payload = 0;
 	pthread_mutex_unlock(&t->lock);
 	return 0;

@@ -30,6 +30,8 @@ struct wait {
 	uint32_t place; /* in the channel's ring, if this wait is to teach us something */
 	uint64_t payload;
 	uint64_t wake; /* when to look for the end that is foreseen; 0: not */
+	uint64_t look; /* for how long at most */
+	int slack;     /* of this thread's timers, to be set again; 0: nothing */
 	struct foresee_use use;
 };
 
@@ -102,11 +104,8 @@ static int wait_looking(struct rtx_timeline *t, struct wait *w)
 	return 0;
 }
 
-/*
- * One sleep until an interrupt, another's wake-up, or the time to look again. exact: until a time
- * that counts.
- */
-static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool exact, bool *woken)
+/* One sleep until an interrupt, another's wake-up, or the time to look again. */
+static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool *woken)
 {
 	uint32_t turn = load(&t->turn);
 	int ret;
@@ -124,7 +123,7 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 		uint64_t again = LOOK_AGAIN_MS * NS_PER_MS;
 
 		ret = sys->poll(sys->ctx, t->channel.event,
-				until - now < again ? until - now : again, exact);
+				until - now < again ? until - now : again);
 	}
 	store(&t->leader, 0);
 	__atomic_fetch_add(&t->turn, 1, __ATOMIC_SEQ_CST);
@@ -158,13 +157,26 @@ static void foresee(struct rtx_timeline *t, struct wait *w, uint64_t now)
 	w->place = place;
 	w->payload = t->payload[place];
 	w->wake = rtx_lib_foresee_wake(&t->foresee, w->use.begun, now);
+	w->look = rtx_lib_foresee_look(&t->foresee);
 	w->use.end = w->wake ? FORESEE_LATE : FORESEE_SLEPT;
+}
+
+/* The ends of the sleeps of this wait count: once for all of them, since each change is a call. */
+static void be_exact(const struct rtx_timeline *t, struct wait *w)
+{
+	const struct nv_sys *sys = t->nvrm->gpu->sys;
+	int slack = sys->slack(sys->ctx, 0);
+
+	if (slack > 1) {
+		sys->slack(sys->ctx, 1);
+		w->slack = slack;
+	}
 }
 
 /* Looks at the word, for so long as a wake-up would cost. */
 static void look(struct rtx_timeline *t, struct wait *w, uint64_t from)
 {
-	uint64_t end = from + FORESEE_LOOK_NS, now = from;
+	uint64_t end = from + w->look, now = from;
 
 	w->wake = 0;
 	__atomic_fetch_add(&t->looks, 1, __ATOMIC_RELAXED);
@@ -190,8 +202,8 @@ static void remember(struct rtx_timeline *t, struct wait *w)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* NOTIFY: sleeps. */
-static int wait_asleep(struct rtx_timeline *t, struct wait *w)
+/* NOTIFY, but for what be_exact() changes. */
+static int sleep_until(struct rtx_timeline *t, struct wait *w)
 {
 	uint64_t asked = timeline_now(t);
 	bool woken = true, first = true;
@@ -213,17 +225,19 @@ static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 				rtx_lib_timeline_arm(t, w->value);
 			if (!ret && first && t->foresees)
 				foresee(t, w, now);
-			first = false;
 			pthread_mutex_unlock(&t->lock);
 			if (ret)
 				return ret;
+			if (first && w->wake)
+				be_exact(t, w);
+			first = false;
 			if (w->wake && now >= w->wake) {
 				look(t, w, now);
 				woken = true;
 				continue;
 			}
 			ret = sleep_once(t, now, w->wake && w->wake < w->until ? w->wake : w->until,
-					 w->wake, &woken);
+					 &woken);
 			if (ret == -EINTR)
 				return interrupted();
 			if (ret)
@@ -242,6 +256,17 @@ static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 	if (!woken && w->use.end != FORESEE_LATE)
 		__atomic_fetch_add(&t->missed, 1, __ATOMIC_RELAXED);
 	return 0;
+}
+
+/* NOTIFY: sleeps. */
+static int wait_asleep(struct rtx_timeline *t, struct wait *w)
+{
+	const struct nv_sys *sys = t->nvrm->gpu->sys;
+	int ret = sleep_until(t, w);
+
+	if (w->slack)
+		sys->slack(sys->ctx, w->slack);
+	return ret;
 }
 
 int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until,

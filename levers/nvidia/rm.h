@@ -21,11 +21,12 @@ struct nv_sys {
 	int (*mmap)(void *ctx, int fd, size_t length, void **address); /* read-only, shared */
 	int (*mmap_writable)(void *ctx, int fd, size_t length, void **address); /* shared */
 	int (*munmap)(void *ctx, void *address, size_t length);
+	int (*poll)(void *ctx, int fd, uint64_t timeout_ns); /* 1: an event has come in time */
 	/*
-	 * 1: an event has come, 0: none within so many nanoseconds. exact: the end of that time is not
-	 * put together with other timers' (PR_SET_TIMERSLACK)
+	 * How much later this thread's timers may end, to be put together with others', ns: 0 asks,
+	 * else sets it. 1 is exact; real-time threads have no such time.
 	 */
-	int (*poll)(void *ctx, int fd, uint64_t timeout_ns, bool exact);
+	int (*slack)(void *ctx, int ns);
 	int (*pidfd_open)(void *ctx, int pid);
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
 	/* descriptors of /dev/nvidiactl that a process has; how many */

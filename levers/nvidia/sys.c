@@ -68,23 +68,21 @@ static int linux_mmap_writable(void *ctx, int fd, size_t length, void **address)
 	return map(fd, length, PROT_READ | PROT_WRITE, address);
 }
 
-static int linux_poll(void *ctx, int fd, uint64_t timeout_ns, bool exact)
+static int linux_poll(void *ctx, int fd, uint64_t timeout_ns)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN | POLLPRI };
 	struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000u),
 				    .tv_nsec = (long)(timeout_ns % 1000000000u) };
-	/* 50 us of ordinary threads, none of others */
-	int slack = exact ? prctl(PR_GET_TIMERSLACK) : 0, n, err;
+	int n = ppoll(&p, 1, &timeout, NULL);
 
-	if (slack > 1)
-		prctl(PR_SET_TIMERSLACK, 1ul);
-	n = ppoll(&p, 1, &timeout, NULL);
-	err = errno;
-	if (slack > 1)
-		prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
 	if (n < 0)
-		return -err;
+		return -errno;
 	return n && p.revents & (POLLIN | POLLPRI);
+}
+
+static int linux_slack(void *ctx, int ns)
+{
+	return ns ? prctl(PR_SET_TIMERSLACK, (unsigned long)ns) : prctl(PR_GET_TIMERSLACK);
 }
 
 static int linux_munmap(void *ctx, void *address, size_t length)
@@ -150,6 +148,7 @@ const struct nv_sys nv_sys_linux = {
 	.mmap_writable = linux_mmap_writable,
 	.munmap = linux_munmap,
 	.poll = linux_poll,
+	.slack = linux_slack,
 	.pidfd_open = linux_pidfd_open,
 	.pidfd_getfd = linux_pidfd_getfd,
 	.ctl_fds = linux_ctl_fds,

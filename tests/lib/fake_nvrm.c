@@ -547,31 +547,43 @@ static int sleep_on_clock(void *ctx, int fd, uint64_t timeout_ns)
 	uint64_t interrupt = fake_nvrm.end_at + fake_nvrm.interrupt_late;
 	int ret;
 
-	if (fake_nvrm.awake_at && fake_nvrm.clock - fake_nvrm.awake_at > fake_nvrm.awake)
-		fake_nvrm.awake = fake_nvrm.clock - fake_nvrm.awake_at;
+	if (fake_nvrm.awake_at) {
+		uint64_t awake = fake_nvrm.clock - fake_nvrm.awake_at;
+
+		fake_nvrm.busy += awake;
+		if (awake > fake_nvrm.awake)
+			fake_nvrm.awake = awake;
+	}
 	if (!fake_nvrm.end_at || timer < interrupt) {
 		/* what came before the sleep ends it at once */
-		ret = nv_sys_linux.poll(ctx, fd, 0, false);
+		ret = nv_sys_linux.poll(ctx, fd, 0);
 		if (!ret)
 			pass_to(timer);
 	} else {
 		pass_to(interrupt);
-		ret = nv_sys_linux.poll(ctx, fd, 10 * 1000000000ull, false);
+		ret = nv_sys_linux.poll(ctx, fd, 10 * 1000000000ull);
 	}
 	fake_nvrm.awake_at = fake_nvrm.clock;
 	return ret;
 }
 
 /* As the driver: poll() takes the event. */
-static int fake_poll(void *ctx, int fd, uint64_t timeout_ns, bool exact)
+static int fake_poll(void *ctx, int fd, uint64_t timeout_ns)
 {
 	int ret = fake_nvrm.clock ? sleep_on_clock(ctx, fd, timeout_ns)
-				  : nv_sys_linux.poll(ctx, fd, timeout_ns, exact);
+				  : nv_sys_linux.poll(ctx, fd, timeout_ns);
 	uint64_t count;
 
+	__atomic_add_fetch(&fake_nvrm.sleeps, 1, __ATOMIC_RELAXED);
 	if (ret > 0 && read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		fake_nvrm.wild++;
 	return ret;
+}
+
+static int fake_slack(void *ctx, int ns)
+{
+	__atomic_add_fetch(&fake_nvrm.slacks, 1, __ATOMIC_RELAXED);
+	return nv_sys_linux.slack(ctx, ns);
 }
 
 const struct nv_sys fake_nvrm_sys = {
@@ -581,5 +593,6 @@ const struct nv_sys fake_nvrm_sys = {
 	.mmap_writable = fake_map,
 	.munmap = fake_munmap,
 	.poll = fake_poll,
+	.slack = fake_slack,
 	.now_ns = fake_now,
 };

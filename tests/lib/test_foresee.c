@@ -27,6 +27,7 @@ static int64_t at_random(int64_t below)
 
 struct machine {
 	int64_t (*length)(int use);
+	bool sleeps;
 	int64_t apart;		     /* of the GPU's clock */
 	int64_t drift_ppm;	     /* of it */
 	int64_t timer, timer_varies; /* how late, ns */
@@ -58,7 +59,7 @@ static void use(struct machine *m, struct foresee *f, int number, int64_t *now)
 		seen = wake < by_interrupt ? wake : by_interrupt;
 		u.end = FORESEE_LATE;
 		if (seen < end) {
-			while (seen < end && seen < wake + FORESEE_LOOK_NS)
+			while (seen < end && seen < wake + (int64_t)rtx_lib_foresee_look(f))
 				seen += LOOK_STEP;
 			u.looked = (uint64_t)(seen - wake);
 			u.end = seen < end ? FORESEE_VAIN : FORESEE_HIT;
@@ -78,14 +79,15 @@ static void use(struct machine *m, struct foresee *f, int number, int64_t *now)
 
 static void run(struct machine *m)
 {
-	struct foresee f = { 0 };
+	struct foresee f = { .sleeps = m->sleeps };
+	int64_t share = m->sleeps ? FORESEE_GLANCE_SHARE_NS : FORESEE_SHARE_NS;
 	int64_t now = 1000 * (int64_t)MS;
 
 	seed = 1;
 	for (int i = 0; i < USES; i++)
 		use(m, &f, i, &now);
 	/* whatever came */
-	assert_true(m->looked <= FORESEE_SHARE_NS * (int64_t)USES + FORESEE_PURSE_NS);
+	assert_true(m->looked <= share * (int64_t)USES + FORESEE_PURSE_NS);
 }
 
 static int percent(const struct machine *m, enum foresee_end end)
@@ -231,18 +233,43 @@ static void lengths_at_random_cost_next_to_nothing(void **state)
 /* The share of run() holds: looks in vain are paid for by waits without a look. */
 static void timers_at_random_cost_no_more_than_the_share(void **state)
 {
-	int64_t (*const series[])(int) = { constant, jitter, almost, growing };
+	int64_t (*const series[])(int) = { constant, constant, jitter,	jitter,
+					   almost,   almost,   growing, growing };
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 8; i++)
 		for (int64_t varies = 10 * US; varies < MS; varies *= 3) {
 			struct machine m = machine(series[i]), plain = machine(any);
 
+			m.sleeps = i % 2;
 			m.timer_varies = varies;
 			run(&m);
 			run(&plain);
 			/* and no wait is longer than by the interrupt alone */
 			assert_true(m.late <= plain.late + (USES - FIRST) * US);
 		}
+}
+
+/* Waits that sleep look for a tenth of the time of the others, and are some microseconds late. */
+static void who_sleeps_looks_seldom_and_is_not_late(void **state)
+{
+	static const int64_t varies[] = { 0, 2 * US, 6 * US };
+	int64_t (*const series[])(int) = { constant, jitter };
+
+	for (int i = 0; i < 2; i++)
+		for (int v = 0; v < 3; v++)
+			for (int drift = -20; drift <= 20; drift += 20) {
+				struct machine looking = machine(series[i]), m = looking;
+
+				m.sleeps = true;
+				m.timer_varies = looking.timer_varies = varies[v];
+				m.drift_ppm = looking.drift_ppm = drift;
+				run(&m);
+				run(&looking);
+				assert_true(m.late / (USES - FIRST) < 7 * US);
+				assert_true(m.looked * 10 <= looking.looked);
+				assert_true(percent(&m, FORESEE_SLEPT) == 0);
+				assert_true(percent(&m, FORESEE_VAIN) <= 2);
+			}
 }
 
 static void a_use_that_is_shorter_than_a_sleep_is_left(void **state)
@@ -279,6 +306,7 @@ int main(void)
 		cmocka_unit_test(lengths_that_differ_are_slept_through),
 		cmocka_unit_test(lengths_at_random_cost_next_to_nothing),
 		cmocka_unit_test(timers_at_random_cost_no_more_than_the_share),
+		cmocka_unit_test(who_sleeps_looks_seldom_and_is_not_late),
 		cmocka_unit_test(a_use_that_is_shorter_than_a_sleep_is_left),
 		cmocka_unit_test(a_long_pause_is_survived),
 	};

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <cmocka.h>
@@ -31,7 +32,7 @@ static int before(void **state)
 	rtx_lib_nvrm_sys = &fake_nvrm_sys;
 	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
 	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
-	assert_int_equal(rtx_timeline_foresee(line, true), 0);
+	assert_int_equal(rtx_timeline_foresee(line, RTX_FORESEE_LOOK), 0);
 	fake_nvrm.clock = 1000 * MS;
 	fake_nvrm.apart = 77777777777;
 	fake_nvrm.timer_late = 5 * US;
@@ -74,8 +75,11 @@ static uint64_t use(uint32_t value, uint64_t length)
 	fake_nvrm.value = value;
 	end = fake_nvrm.clock + length;
 	fake_nvrm.end_at = end;
+	fake_nvrm.awake_at = fake_nvrm.clock;
 	assert_int_equal(rtx_timeline_wait(line, value, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
 	assert_true(rtx_timeline_reached(line, value));
+	fake_nvrm.busy += fake_nvrm.clock - fake_nvrm.awake_at;
+	fake_nvrm.awake_at = 0; /* between waits it is another's time */
 	end = fake_nvrm.clock - end;
 	wait_for_stamp(value);
 	fake_nvrm.clock += 5 * MS;
@@ -96,6 +100,54 @@ static void equal_uses_are_met(void **state)
 	}
 	assert_true(stats().hits >= USES / 2);
 	assert_true(late / (USES - FIRST) < 5 * US);
+}
+
+/* What USES waits of that kind cost on average: time outside of sleeps, and calls. */
+struct cost {
+	uint64_t late, busy;
+	int sleeps, slacks;
+};
+
+static struct cost cost(enum rtx_foresee how)
+{
+	struct cost c = { 0 };
+	uint64_t late;
+
+	before(NULL);
+	assert_int_equal(rtx_timeline_foresee(line, how), 0);
+	for (uint32_t v = 1; v <= 3 * USES; v++) {
+		if (v == 2 * USES + 1) {
+			fake_nvrm.busy = 0;
+			fake_nvrm.sleeps = fake_nvrm.slacks = 0;
+		}
+		late = use(v, MS);
+		c.late += v > 2 * USES ? late : 0;
+	}
+	c.late /= USES;
+	c.busy = fake_nvrm.busy / USES;
+	c.sleeps = fake_nvrm.sleeps;
+	c.slacks = fake_nvrm.slacks;
+	after(NULL);
+	return c;
+}
+
+/*
+ * Beside the interrupt alone: one sleep more, which the interrupt of the use before ends at once, and
+ * three calls for exact timers. The time that is looked for is what differs.
+ */
+static void who_sleeps_is_as_cheap_as_the_interrupt(void **state)
+{
+	struct cost plain = cost(RTX_FORESEE_OFF), looks = cost(RTX_FORESEE_LOOK),
+		    sleeps = cost(RTX_FORESEE_SLEEP);
+
+	assert_true(plain.late >= 60 * US);
+	assert_true(sleeps.late < plain.late / 10);
+	assert_true(sleeps.busy <= plain.busy + US / 2);
+	assert_true(looks.busy >= 3 * sleeps.busy);
+	assert_true(plain.sleeps <= (int)USES + 2);
+	assert_true(sleeps.sleeps <= 2 * (int)USES + 2);
+	assert_int_equal(plain.slacks, 0);
+	assert_true(sleeps.slacks <= 3 * (int)USES);
 }
 
 static void a_look_is_short(void **state)
@@ -120,7 +172,7 @@ static void uses_that_differ_are_slept_through(void **state)
 
 static void what_is_not_asked_for_is_not_done(void **state)
 {
-	assert_int_equal(rtx_timeline_foresee(line, false), 0);
+	assert_int_equal(rtx_timeline_foresee(line, RTX_FORESEE_OFF), 0);
 	for (uint32_t v = 1; v <= USES; v++)
 		assert_true(use(v, MS) >= fake_nvrm.interrupt_late);
 	assert_int_equal(stats().looks, 0);
@@ -138,37 +190,47 @@ static void its_time_is_obeyed(void **state)
 	assert_true(fake_nvrm.clock >= until && fake_nvrm.clock < until + 20 * US);
 }
 
-/* The driver's own poll() of Linux: the slack of the thread's timers is as before. */
+/* However a wait ends. */
 static void slack_is_as_it_was(void **state)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);
 
-	fake_nvrm.clock = 0;
-	for (int exact = 0; exact < 2; exact++) {
-		int fd = fake_nvrm_sys.open(NULL, "/dev/nvidia0");
-
-		assert_true(fd >= 0);
-		assert_int_equal(nv_sys_linux.poll(NULL, fd, 50 * US, exact), 0);
+	assert_true(slack > 1);
+	for (uint32_t v = 1; v <= USES; v++) {
+		use(v, MS);
 		assert_int_equal(prctl(PR_GET_TIMERSLACK), slack);
-		fake_nvrm_sys.close(NULL, fd);
 	}
+	assert_true(fake_nvrm.slacks > 0);
+	assert_int_equal(rtx_timeline_arm(line, USES + 1), 0);
+	assert_int_equal(
+		rtx_timeline_wait(line, USES + 1, RTX_SYNC_NOTIFY, fake_nvrm.clock + MS / 2),
+		-ETIMEDOUT);
+	assert_int_equal(prctl(PR_GET_TIMERSLACK), slack);
 }
 
 static void a_bad_timeline_is_refused(void **state)
 {
-	assert_int_equal(rtx_timeline_foresee(NULL, true), -EINVAL);
+	assert_int_equal(rtx_timeline_foresee(NULL, RTX_FORESEE_LOOK), -EINVAL);
+}
+
+static void a_way_that_is_none_is_refused(void **state)
+{
+	assert_int_equal(rtx_timeline_foresee(line, (enum rtx_foresee)3), -EINVAL);
+	assert_non_null(strstr(rtx_strerror(), "no way 3 to foresee"));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(equal_uses_are_met, before, after),
+		cmocka_unit_test(who_sleeps_is_as_cheap_as_the_interrupt),
 		cmocka_unit_test_setup_teardown(a_look_is_short, before, after),
 		cmocka_unit_test_setup_teardown(uses_that_differ_are_slept_through, before, after),
 		cmocka_unit_test_setup_teardown(what_is_not_asked_for_is_not_done, before, after),
 		cmocka_unit_test_setup_teardown(its_time_is_obeyed, before, after),
 		cmocka_unit_test_setup_teardown(slack_is_as_it_was, before, after),
 		cmocka_unit_test(a_bad_timeline_is_refused),
+		cmocka_unit_test_setup_teardown(a_way_that_is_none_is_refused, before, after),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

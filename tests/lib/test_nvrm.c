@@ -31,7 +31,7 @@ int cuMemHostUnregister(void *page);
 
 static rtx_nvrm_t gpu;
 static rtx_timeline_t line;
-static bool foreseeing; /* all of it is true of timelines that foresee, too */
+static enum rtx_foresee foreseeing; /* all of it is true of timelines that foresee, too */
 
 static int before(void **state)
 {
@@ -716,6 +716,9 @@ int main(void)
 
 	if (cmocka_run_group_tests(tests, NULL, NULL))
 		return 1;
-	foreseeing = true;
+	foreseeing = RTX_FORESEE_LOOK;
+	if (cmocka_run_group_tests(tests, NULL, NULL))
+		return 1;
+	foreseeing = RTX_FORESEE_SLEEP;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
