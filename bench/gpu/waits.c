@@ -3,7 +3,8 @@
  * waits.c - what it costs to wait for a kernel: CUDA's own ways beside rtxg's FENCE and NOTIFY
  * (Linux-RTXG, figure 8). Prints one JSON object a line.
  *
- *     waits [--runs N] [--rounds N] [--load] [--device N] [--init N] [--trace N]
+ *     waits [--runs N] [--rounds N] [--load] [--device N] [--only PART] [--init N] [--trace N]
+ *     waits --unregister N [--device N]
  *
  * Each way waits for the same kernel of one thread, which runs for a given time by the GPU's clock
  * and then writes a number to the memory of the host. Another thread, on a processor of its own,
@@ -11,10 +12,16 @@
  * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
  * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
  * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
- * the one that looks 41. The ways take turns, --rounds of --runs each. --init opens and closes rtxg's
- * channel so often and prints how long it took. --trace prints as many single waits of NOTIFY that
- * foresees: when the launch was made, by the GPU's clock the word came, it was seen, the wait ended.
- * "timer" is no wait for a GPU: how late a timer of that length wakes the same thread.
+ * the one that looks 41. The ways take turns, --rounds of --runs each; --only leaves those whose name
+ * has that part, and may be given again. --trace prints as many single waits of NOTIFY that foresees:
+ * when the launch was made, by the GPU's clock the word came, it was seen, the wait ended. "timer" is
+ * no wait for a GPU: how late a timer of that length wakes the same thread.
+ *
+ * --init opens and closes rtxg's channel so often and prints how long it took, by tenths in their
+ * order: before the process has CUDA, with CUDA, with contexts, after all kernels, and while another
+ * handle of the GPU is open. --unregister gives a stream a kernel of 20 ms and a write to a page of
+ * the host behind it, lets CUDA forget the page at once, and prints how long that took and whether the
+ * write had come by then.
  *
  * It loads CUDA when it runs, and needs librtxg.
  */
@@ -76,6 +83,9 @@ enum {
 	HOST_POINTER,
 	HOST_FUNC,
 	SET_CURRENT,
+	HOST_REGISTER,
+	HOST_UNREGISTER,
+	WRITE,
 	FUNCTIONS
 };
 static cuda_fn cu[FUNCTIONS];
@@ -211,18 +221,19 @@ static const struct way {
 	const char *name;
 	int context; /* 0: CUDA spins in it, 1: it blocks */
 	void (*wait)(uint64_t *called);
-	bool foresees;
+	enum rtx_foresee foresee;
 } ways[] = {
-	{ "cuStreamSynchronize, spinning", 0, stream_synchronize, false },
-	{ "FENCE", 0, fence, false },
-	{ "cuEventSynchronize, blocking event", 0, event_synchronize, false },
-	{ "NOTIFY", 0, notify, false },
-	{ "NOTIFY, foreseen", 0, notify, true },
-	{ "cuLaunchHostFunc", 0, host_func, false },
-	{ "cuStreamSynchronize, blocking", 1, stream_synchronize, false },
-	{ "cuEventSynchronize, blocking", 1, event_synchronize, false },
-	{ "NOTIFY, blocking", 1, notify, false },
-	{ "timer", 0, timer, false },
+	{ "cuStreamSynchronize, spinning", 0, stream_synchronize, RTX_FORESEE_OFF },
+	{ "FENCE", 0, fence, RTX_FORESEE_OFF },
+	{ "cuEventSynchronize, blocking event", 0, event_synchronize, RTX_FORESEE_OFF },
+	{ "NOTIFY", 0, notify, RTX_FORESEE_OFF },
+	{ "NOTIFY, foreseen", 0, notify, RTX_FORESEE_LOOK },
+	{ "NOTIFY, foreseen, asleep", 0, notify, RTX_FORESEE_SLEEP },
+	{ "cuLaunchHostFunc", 0, host_func, RTX_FORESEE_OFF },
+	{ "cuStreamSynchronize, blocking", 1, stream_synchronize, RTX_FORESEE_OFF },
+	{ "cuEventSynchronize, blocking", 1, event_synchronize, RTX_FORESEE_OFF },
+	{ "NOTIFY, blocking", 1, notify, RTX_FORESEE_OFF },
+	{ "timer", 0, timer, RTX_FORESEE_OFF },
 };
 
 #define WAYS	(sizeof(ways) / sizeof(ways[0]))
@@ -298,7 +309,8 @@ static struct rtx_timeline_stats stats(void)
 	return s;
 }
 
-static void print_trace(int i, uint64_t kernel_ns, uint64_t launched, uint64_t seen, uint64_t done)
+static void print_trace(int i, bool asleep, uint64_t kernel_ns, uint64_t launched, uint64_t seen,
+			uint64_t done)
 {
 	struct rtx_timeline_stats s = stats();
 	uint64_t stamp = 0;
@@ -306,12 +318,13 @@ static void print_trace(int i, uint64_t kernel_ns, uint64_t launched, uint64_t s
 	/* the channel comes a little after the word */
 	for (int look = 0; look < 1000 && rtx_timeline_stamp(timeline, awaited, &stamp); look++)
 		usleep(10);
-	printf("{\"trace\": %d, \"kernel_us\": %llu, \"launched_ns\": %llu, \"stamp_ns\": %llu, "
+	printf("{\"trace\": %d, \"asleep\": %s, \"kernel_us\": %llu, \"launched_ns\": %llu, "
+	       "\"stamp_ns\": %llu, "
 	       "\"seen_ns\": %lld, \"done_ns\": %lld, \"looks\": %llu, \"hits\": %llu}\n",
-	       i, (unsigned long long)kernel_ns / 1000, (unsigned long long)launched,
-	       (unsigned long long)stamp, (long long)(seen - launched),
-	       (long long)(done - launched), (unsigned long long)s.looks,
-	       (unsigned long long)s.hits);
+	       i, asleep ? "true" : "false", (unsigned long long)kernel_ns / 1000,
+	       (unsigned long long)launched, (unsigned long long)stamp,
+	       (long long)(seen - launched), (long long)(done - launched),
+	       (unsigned long long)s.looks, (unsigned long long)s.hits);
 }
 
 static void measure(const struct way *way, struct series *series, uint64_t kernel_ns)
@@ -326,7 +339,7 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 	pthread_create(&seer, NULL, see, NULL);
 	usleep(20000);
 	on_processor(3, 40);
-	must(rtx_timeline_foresee(timeline, way->foresees), "rtx_timeline_foresee");
+	must(rtx_timeline_foresee(timeline, way->foresee), "rtx_timeline_foresee");
 	timer_ns = kernel_ns;
 	raised = interrupts();
 	cpu_ns = processor_ns();
@@ -351,8 +364,9 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 		while (!seen && rtxg_now_ns() < done + RELAXED);
 		series->wake[series->count] = (int64_t)(done - seen);
 		series->call[series->count++] = (int64_t)(called - launched);
-		if (way->foresees && i < traced)
-			print_trace(i, kernel_ns, launched, seen, done);
+		if (way->foresee && i < traced)
+			print_trace(i, way->foresee == RTX_FORESEE_SLEEP, kernel_ns, launched, seen,
+				    done);
 	}
 	series->cpu_ns += processor_ns() - cpu_ns;
 	series->raised += interrupts() - raised;
@@ -391,7 +405,10 @@ static void find_cuda(void)
 						      "cuMemHostAlloc",
 						      "cuMemHostGetDevicePointer_v2",
 						      "cuLaunchHostFunc",
-						      "cuCtxSetCurrent" };
+						      "cuCtxSetCurrent",
+						      "cuMemHostRegister_v2",
+						      "cuMemHostUnregister",
+						      "cuStreamWriteValue32_v2" };
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	for (int i = 0; i < FUNCTIONS; i++) {
@@ -422,38 +439,133 @@ static void make_context(unsigned int flags)
 }
 
 /* rtx_nvrm_init, again and again. */
-static void measure_opening(int times)
+static void measure_opening(int times, const char *when)
 {
 	static int64_t open_ns[RUNS_MAX], close_ns[RUNS_MAX];
+	int64_t tenth[RUNS_MAX];
 	char name[16];
 	int64_t first;
 
 	snprintf(name, sizeof(name), "%d", device);
 	for (int i = 0; i < times; i++) {
 		uint64_t began = rtxg_now_ns(), opened;
+		rtx_timeline_t t;
+		rtx_nvrm_t n;
 
-		must(rtx_nvrm_init(&nvrm, name), "rtx_nvrm_init");
-		must(rtx_nvrm_timeline(nvrm, NULL, &timeline), "rtx_nvrm_timeline");
+		must(rtx_nvrm_init(&n, name), "rtx_nvrm_init");
+		must(rtx_nvrm_timeline(n, NULL, &t), "rtx_nvrm_timeline");
 		opened = rtxg_now_ns();
-		must(rtx_nvrm_close(nvrm), "rtx_nvrm_close");
+		must(rtx_nvrm_close(n), "rtx_nvrm_close");
 		open_ns[i] = (int64_t)(opened - began);
 		close_ns[i] = (int64_t)(rtxg_now_ns() - opened);
 	}
 	first = open_ns[0];
-	printf("{\"init\": %d, \"first_us\": %.0f, ", times, (double)first / 1e3);
+	printf("{\"init\": %d, \"when\": \"%s\", \"first_us\": %.0f, \"tenths_us\": [", times, when,
+	       (double)first / 1e3);
+	for (int from = 0, k = 1; k <= 10; k++) {
+		int count = times * k / 10 - from;
+
+		if (!count)
+			continue;
+		memcpy(tenth, open_ns + from, (size_t)count * sizeof(*tenth));
+		qsort(tenth, (size_t)count, sizeof(*tenth), compare);
+		printf("%s%.0f", from ? ", " : "", (double)tenth[count / 2] / 1e3);
+		from += count;
+	}
+	printf("], ");
 	put("open", open_ns, times, ", ");
 	put("close", close_ns, times, "}\n");
 	fflush(stdout);
 }
 
+/* Does CUDA let go of a page that a stream will still write to? The page itself stays. */
+static void measure_unregistering(int times)
+{
+	static const uint64_t kernel_ns = 20000000;
+	uint32_t number = 0;
+
+	for (int i = 0; i < times; i++) {
+		volatile uint32_t *page = aligned_alloc(4096, 4096);
+		unsigned long long at;
+		void *arguments[] = { (void *)(uintptr_t)&kernel_ns, &gpu.word_at, &number };
+		uint64_t began, took;
+		int error, after;
+		uint32_t word;
+
+		number++;
+		if (!page)
+			exit(1);
+		*page = 0;
+		must(cu[HOST_REGISTER]((void *)(uintptr_t)page, (size_t)4096, 3u),
+		     "cuMemHostRegister");
+		must(cu[HOST_POINTER](&at, (void *)(uintptr_t)page, 0u),
+		     "cuMemHostGetDevicePointer");
+		must(cu[LAUNCH](gpu.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.stream, arguments,
+				NULL),
+		     "cuLaunchKernel");
+		must(cu[WRITE](gpu.stream, at, number, 0u), "cuStreamWriteValue32");
+		began = rtxg_now_ns();
+		error = cu[HOST_UNREGISTER]((void *)(uintptr_t)page);
+		took = rtxg_now_ns() - began;
+		word = *page;
+		after = cu[STREAM_SYNC](gpu.stream);
+		printf("{\"unregister\": %d, \"error\": %d, \"took_us\": %.0f, \"kernel_us\": "
+		       "%llu, "
+		       "\"written_by_then\": %s, \"written\": %s, \"stream_error\": %d}\n",
+		       i, error, (double)took / 1e3, (unsigned long long)kernel_ns / 1000,
+		       word == number ? "true" : "false", *page == number ? "true" : "false",
+		       after);
+		fflush(stdout);
+		if (after)
+			exit(1);
+	}
+}
+
+#define ONLY_MAX 8
+static const char *only[ONLY_MAX];
+
+static bool is_wanted(const struct way *way)
+{
+	bool wanted = !only[0];
+
+	for (int i = 0; i < ONLY_MAX && only[i]; i++)
+		wanted = wanted || strstr(way->name, only[i]);
+	return wanted;
+}
+
+static void measure_all(void)
+{
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t k = 0; k < KERNELS; k++) {
+			all[w][k].wake = calloc((size_t)(runs * rounds), sizeof(int64_t));
+			all[w][k].call = calloc((size_t)(runs * rounds), sizeof(int64_t));
+			if (!all[w][k].wake || !all[w][k].call)
+				exit(1);
+		}
+	for (int round = 0; round < rounds; round++)
+		for (size_t w = 0; w < WAYS; w++) {
+			if (!is_wanted(&ways[w]))
+				continue;
+			gpu = gpus[ways[w].context];
+			must(cu[SET_CURRENT](gpu.context), "cuCtxSetCurrent");
+			for (size_t k = 0; k < KERNELS; k++)
+				measure(&ways[w], &all[w][k], kernels_ns[k]);
+		}
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t k = 0; k < KERNELS && is_wanted(&ways[w]); k++)
+			print_series(&ways[w], &all[w][k], kernels_ns[k]);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "runs", 1, NULL, 'r' }, { "load", 0, NULL, 'l' },   { "device", 1, NULL, 'd' },
-		{ "init", 1, NULL, 'i' }, { "rounds", 1, NULL, 'o' }, { "trace", 1, NULL, 't' },
+		{ "runs", 1, NULL, 'r' },   { "load", 0, NULL, 'l' },
+		{ "device", 1, NULL, 'd' }, { "init", 1, NULL, 'i' },
+		{ "rounds", 1, NULL, 'o' }, { "trace", 1, NULL, 't' },
+		{ "only", 1, NULL, 'y' },   { "unregister", 1, NULL, 'u' },
 		{ NULL, 0, NULL, 0 }
 	};
-	int opt, times = 0;
+	int opt, times = 0, unregister = 0, parts = 0;
 	char name[16];
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
@@ -476,6 +588,14 @@ int main(int argc, char **argv)
 		case 't':
 			traced = atoi(optarg);
 			break;
+		case 'u':
+			unregister = atoi(optarg);
+			break;
+		case 'y':
+			if (parts == ONLY_MAX)
+				return 64;
+			only[parts++] = optarg;
+			break;
 		default:
 			return 64;
 		}
@@ -486,11 +606,10 @@ int main(int argc, char **argv)
 		return 64;
 	}
 	if (times)
-		measure_opening(times);
+		measure_opening(times, "before CUDA");
 	find_cuda();
-	snprintf(name, sizeof(name), "%d", device);
-	must(rtx_nvrm_init(&nvrm, name), "rtx_nvrm_init");
-	must(rtx_nvrm_timeline(nvrm, NULL, &timeline), "rtx_nvrm_timeline");
+	if (times)
+		measure_opening(times, "with CUDA");
 	for (long i = 0; loaded && i < sysconf(_SC_NPROCESSORS_ONLN); i++)
 		if (!fork()) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -501,23 +620,18 @@ int main(int argc, char **argv)
 		make_context(c ? BLOCK : SPIN);
 		gpus[c] = gpu;
 	}
-	for (size_t w = 0; w < WAYS; w++)
-		for (size_t k = 0; k < KERNELS; k++) {
-			all[w][k].wake = calloc((size_t)(runs * rounds), sizeof(int64_t));
-			all[w][k].call = calloc((size_t)(runs * rounds), sizeof(int64_t));
-			if (!all[w][k].wake || !all[w][k].call)
-				return 1;
-		}
-	for (int round = 0; round < rounds; round++)
-		for (size_t w = 0; w < WAYS; w++) {
-			gpu = gpus[ways[w].context];
-			must(cu[SET_CURRENT](gpu.context), "cuCtxSetCurrent");
-			for (size_t k = 0; k < KERNELS; k++)
-				measure(&ways[w], &all[w][k], kernels_ns[k]);
-		}
-	for (size_t w = 0; w < WAYS; w++)
-		for (size_t k = 0; k < KERNELS; k++)
-			print_series(&ways[w], &all[w][k], kernels_ns[k]);
+	if (unregister) {
+		measure_unregistering(unregister);
+		return 0;
+	}
+	if (times)
+		measure_opening(times, "with contexts");
+	snprintf(name, sizeof(name), "%d", device);
+	must(rtx_nvrm_init(&nvrm, name), "rtx_nvrm_init");
+	must(rtx_nvrm_timeline(nvrm, NULL, &timeline), "rtx_nvrm_timeline");
+	measure_all();
+	if (times)
+		measure_opening(times, "beside another handle");
 	{
 		struct rtx_timeline_stats s = stats();
 
@@ -528,5 +642,7 @@ int main(int argc, char **argv)
 		       (unsigned long long)s.looks, (unsigned long long)s.hits);
 	}
 	must(rtx_nvrm_close(nvrm), "rtx_nvrm_close");
+	if (times)
+		measure_opening(times, "after all kernels");
 	return 0;
 }
