@@ -123,6 +123,11 @@ TABLES = {
         ("job_beside_tasklets_owner", "at their owner's priority"),
         ("job_beside_tasklets_aware", "process-aware"),
     ),
+    "A SCHED_DEADLINE owner sees its kernel of 5 ms, beside another that computes for 200 ms": (
+        ("deadline_owner_beside_fifo", "the module, the other is FIFO 90"),
+        ("deadline_owner_beside_a_later_deadline", "the module, the other has a later deadline"),
+        ("deadline_owner_by_chain_beside_a_later_deadline", "the driver's thread holds an rt_mutex, the other has a later deadline"),
+    ),
     "Priority inversions that rtxg-irq -i measures": (
         ("inversions_of_a_job_kept_sum", "that job, tasklets as the kernel runs them: sum"),
         ("inversions_of_a_job_high_sum", "in a thread at 95: sum"),
@@ -141,7 +146,7 @@ def main() -> int:
     if not shutil.which("qemu-system-x86_64"):
         print("skipped: qemu-system-x86_64 is not installed")
         return 77
-    tests = ["i_cpu", "i_deadline", "i_gpu", "i_irq", "i_meter", "i_owner"]
+    tests = ["i_chain", "i_cpu", "i_deadline", "i_gpu", "i_irq", "i_meter", "i_owner"]
     # where tests/vm/run puts it; what an earlier run left there is not this one's
     part = Path(os.environ.get("RTXG_VM_CACHE", TOP / "build/vm")) / kernel / "result-part.json"
     part.unlink(missing_ok=True)

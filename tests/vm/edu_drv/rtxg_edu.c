@@ -24,6 +24,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
+#include <linux/rtmutex.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/timex.h>
@@ -65,6 +66,10 @@ static int bottom_us;
 module_param(bottom_us, int, 0644);
 MODULE_PARM_DESC(bottom_us, "how long the tasklet computes before it wakes who waits");
 
+static bool chain;
+module_param(chain, bool, 0644);
+MODULE_PARM_DESC(chain, "the thread holds a lock between its runs, and who waits waits for it");
+
 struct edu {
 	struct pci_dev *pdev;
 	void __iomem *mmio;
@@ -89,6 +94,8 @@ struct edu {
 	bool joins;	     /* the device's kernel ends when the driver next looks */
 	bool on_line;	     /* the interrupt is that of its pin, and not an MSI */
 	u32 pending;	     /* THREADED: what the top half leaves to the thread */
+	struct rt_mutex chain;
+	bool holds; /* the thread holds it; the thread's own */
 	struct mutex request;
 };
 
@@ -195,6 +202,29 @@ static irqreturn_t edu_ask(int irq, void *data)
 	return IRQ_WAKE_THREAD;
 }
 
+/*
+ * Lets through who waits, and holds the lock again: the kernel lends the thread what they have, also
+ * before it runs. It must not end so, as nobody could give the lock back.
+ */
+static void edu_pass(struct edu *edu)
+{
+	if (edu->holds)
+		rt_mutex_unlock(&edu->chain);
+	edu->holds = READ_ONCE(chain);
+	if (edu->holds)
+		rt_mutex_lock(&edu->chain);
+}
+
+static long edu_sync(struct edu *edu, u64 sequence)
+{
+	while (READ_ONCE(chain) && READ_ONCE(edu->completed) < sequence) {
+		if (rt_mutex_lock_interruptible(&edu->chain))
+			return -ERESTARTSYS;
+		rt_mutex_unlock(&edu->chain);
+	}
+	return wait_event_interruptible(edu->waiters, READ_ONCE(edu->completed) >= sequence);
+}
+
 static irqreturn_t edu_thread(int irq, void *data)
 {
 	struct edu *edu = data;
@@ -207,6 +237,7 @@ static irqreturn_t edu_thread(int irq, void *data)
 	edu->served = edu->interrupts;
 	spin_unlock_irq(&edu->lock);
 	wake_up_all(&edu->waiters);
+	edu_pass(edu);
 	return IRQ_HANDLED;
 }
 
@@ -380,8 +411,7 @@ static long edu_ioctl(struct file *file, unsigned int command, unsigned long arg
 			return -EFAULT;
 		if (sequence > READ_ONCE(edu->launched))
 			return -EINVAL;
-		return wait_event_interruptible(edu->waiters,
-						READ_ONCE(edu->completed) >= sequence);
+		return edu_sync(edu, sequence);
 	case RTXG_EDU_STORM:
 		if (copy_from_user(&count, user, sizeof(count)))
 			return -EFAULT;
@@ -478,6 +508,7 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	edu->pdev = pdev;
 	spin_lock_init(&edu->lock);
 	init_waitqueue_head(&edu->waiters);
+	rt_mutex_init(&edu->chain);
 	tasklet_setup(&edu->bottom, edu_bottom);
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 	hrtimer_setup(&edu->timer, edu_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
