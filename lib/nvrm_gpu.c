@@ -43,6 +43,10 @@ _Static_assert(!(CHANNEL_BYTES % PAGE_BYTES), "whole pages");
 /* Adds to a refusal what was being done, and says it in words. */
 static int refused(struct nvrm_gpu *gpu, int err, const char *step)
 {
+	if (gpu->rm.status == NV_STATUS_GPU_IS_LOST)
+		return rtx_lib_failed(-ENODEV,
+				      "GPU %s: %s: the GPU is lost; the kernel log says why",
+				      gpu->name, step);
 	if (err == -ENODEV || err == -ENXIO || (err == -ENOENT && !gpu->rm.status))
 		return rtx_lib_failed(-ENODEV,
 				      "GPU %s: %s: no such device; is the NVIDIA driver loaded?",
@@ -245,7 +249,9 @@ int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t 
 
 	pthread_mutex_lock(&gpu->lock);
 	err = import_pages(gpu, (void *)page, PAGE_BYTES, handle, at);
-	if (err)
+	if (err == -ENODEV)
+		err = refused(gpu, err, "giving a word to the GPU");
+	else if (err)
 		err = rtx_lib_failed(-EFAULT,
 				     "the driver cannot give the GPU the page of the word at %p "
 				     "(status 0x%x, %s); give a word in ordinary writable memory, "
@@ -750,7 +756,7 @@ int rtx_lib_nvrm_alive(struct nvrm_gpu *gpu)
 
 	pthread_mutex_lock(&gpu->lock);
 	err = nv_rm_control(&gpu->rm, gpu->subdevice, NV2080_GPU_GET_ID, &id, sizeof(id));
-	err = err == -ENODEV ? refused(gpu, err, "the GPU is lost") : 0;
+	err = err == -ENODEV ? refused(gpu, err, "asking whether it lives") : 0;
 	pthread_mutex_unlock(&gpu->lock);
 	return err;
 }

@@ -413,6 +413,36 @@ static void closing_sends_waiters_away(void **state)
 	assert_int_equal(rtx_timeline_wait(NULL, 1, RTX_SYNC_NOTIFY, 0), -EINVAL);
 }
 
+/* Of one handle; those of another handle of the same GPU wait on. */
+static void closing_a_gpu_sends_its_waiters_away(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+	struct waiter sent[2], stays[2];
+	rtx_timeline_t theirs;
+	rtx_nvrm_t other;
+
+	up();
+	assert_int_equal(rtx_nvrm_init(&other, NULL), 0);
+	assert_int_equal(rtx_nvrm_timeline(other, NULL, &theirs), 0);
+	for (int i = 0; i < 2; i++) {
+		start(&sent[i], line, 1, ways[i]);
+		start(&stays[i], theirs, 1, ways[i]);
+	}
+	wait_for_waiters(line, 2);
+	wait_for_waiters(theirs, 2);
+	assert_int_equal(rtx_nvrm_close(gpu), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ends(&sent[i]), -ECANCELED);
+	pause_ms(15);
+	for (int i = 0; i < 2; i++)
+		waits_on(&stays[i]);
+	set(theirs, 1);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ends(&stays[i]), 0);
+	assert_int_equal(rtx_nvrm_close(other), 0);
+	nothing_is_left();
+}
+
 /* The handles of a GPU that was closed are refused, though their memory waits for the next. */
 static void a_closed_gpu_is_named_and_its_memory_kept(void **state)
 {
@@ -705,6 +735,7 @@ int main(void)
 		cmocka_unit_test_setup(a_closed_gpu_is_named_and_its_memory_kept, before),
 		cmocka_unit_test_setup(a_sync_that_cannot_end_ends_its_launch, before),
 		cmocka_unit_test_setup(closing_sends_waiters_away, before),
+		cmocka_unit_test_setup(closing_a_gpu_sends_its_waiters_away, before),
 		cmocka_unit_test_setup(an_event_that_is_refused_is_named, before),
 		cmocka_unit_test_setup(a_word_that_the_gpu_cannot_have_is_refused, before),
 		cmocka_unit_test_setup(a_stream_signals, before),

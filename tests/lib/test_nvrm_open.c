@@ -290,7 +290,8 @@ static void threads_open_and_close_and_fork(void **state)
 
 /* --- the set-up ------------------------------------------------------------------------------- */
 
-static void a_refusal_at_any_step_leaves_nothing(void **state)
+/* Refuses one call after the other; returns how many there are. */
+static int refuse_each(uint32_t status, int error, const char *said)
 {
 	int steps = 0;
 
@@ -299,25 +300,39 @@ static void a_refusal_at_any_step_leaves_nothing(void **state)
 
 		before(NULL);
 		fake_nvrm.fail_call = step;
-		fake_nvrm.fail_status = NV_STATUS_NO_MEMORY;
+		fake_nvrm.fail_status = status;
 		ret = rtx_nvrm_init(&gpu, NULL);
 		if (!ret)
 			ret = rtx_nvrm_timeline(gpu, NULL, &line);
 		if (!ret)
 			ret = rtx_nvrm_timeline(gpu, (uint32_t[]){ 0 }, &line);
+		if (!ret)
+			ret = rtx_timeline_arm(line, 1);
 		if (fake_nvrm.calls < step) {
 			assert_int_equal(ret, 0);
 			down();
-			break;
+			return steps;
 		}
 		steps++;
-		if (ret && !strstr(rtx_strerror(), "0x51"))
-			fail_msg("step %d: %s", step, rtx_strerror());
+		/* another doorbell or engine may do in the place of what was refused */
+		if (ret && (!strstr(rtx_strerror(), said) || (error && ret != error)))
+			fail_msg("step %d: %d: %s", step, ret, rtx_strerror());
 		if (gpu)
 			assert_int_equal(rtx_nvrm_close(gpu), 0);
 		nothing_is_left();
 	}
-	assert_int_equal(steps, 15 + 6); /* of the GPU, and of the second timeline */
+}
+
+static void a_refusal_at_any_step_leaves_nothing(void **state)
+{
+	/* of the GPU, of the second timeline, and of its event */
+	assert_int_equal(refuse_each(NV_STATUS_NO_MEMORY, 0, "0x51"), 15 + 6 + 2);
+}
+
+static void a_gpu_that_is_lost_is_named_at_any_step(void **state)
+{
+	assert_int_equal(refuse_each(NV_STATUS_GPU_IS_LOST, -ENODEV, "the GPU is lost"),
+			 15 + 6 + 2);
 }
 
 static void set_limit(rlim_t files)
@@ -466,6 +481,7 @@ int main(void)
 		cmocka_unit_test_setup(a_second_that_is_refused_harms_no_first, before),
 		cmocka_unit_test_setup(threads_open_and_close_and_fork, before),
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
+		cmocka_unit_test_setup(a_gpu_that_is_lost_is_named_at_any_step, before),
 		cmocka_unit_test_setup(too_few_descriptors_are_said_and_leave_nothing, before),
 		cmocka_unit_test_setup(opening_takes_few_calls, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
