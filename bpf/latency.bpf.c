@@ -11,8 +11,10 @@
  * late task.
  *
  * From a timer's interrupt to the switch each instruction and each cache line makes the measured
- * task later, and each program that is called there costs as much again as what it does. So three
- * run there: the timer's function, the end of its interrupt, the switch. A timer that wakes a
+ * task later, and each program that is called there costs as much again as what it does. So two
+ * run there: the timer's function and the switch. A third one sees the end of the timer's interrupt
+ * where it is worth that: with a threshold, and where a CPU has several threads. While a CPU's only
+ * thread is in time and nothing else happens, its times alone are stored. A timer that wakes a
  * measuring thread is known by what it is due at and by its function, so its wake-up needs no
  * program. The first timer of an interrupt tells when that began. Memory of the kernel is loaded
  * directly (tp_btf) instead of by a helper that expects a fault, a measuring thread is found
@@ -22,269 +24,7 @@
  * counted when the thread has gone to sleep again. A stack is walked only where the latency is some
  * times longer than the walk.
  */
-#include "latency_maps.h"
-
-/*
- * Of a measuring thread; NULL for all else, other threads of the program too. Programs at
- * tracepoints call it with the task that they were given.
- */
-static __always_inline struct latency_own *own_slot(struct task_struct *task)
-{
-	struct latency_own *slot;
-	u32 *index, number;
-	int pid;
-
-	if (task->tgid != own_tgid)
-		return NULL;
-	pid = task->pid;
-	number = (u32)(pid - own_first);
-	slot = bpf_map_lookup_elem(&own, &number);
-	if (slot && slot->last.pid == pid)
-		return slot;
-	index = bpf_map_lookup_elem(&own_index, &pid);
-	return index ? bpf_map_lookup_elem(&own, index) : NULL;
-}
-
-/* The name of a task. */
-static __always_inline void copy_comm(char *to, struct task_struct *task)
-{
-	const u64 *from = (const u64 *)task->comm;
-
-	for (u32 i = 0; i < EVENT_COMM / sizeof(*from); i++)
-		((u64 *)to)[i] = from[i];
-}
-
-/*
- * The latency from which on a wake-up is kept. A stack is walked in some microseconds of this CPU,
- * which are the next task's too: it is taken only where it may explain most of such a latency.
- */
-static __always_inline u64 kept_ns(u64 worst_ns)
-{
-	return break_ns ? break_ns : worst_ns;
-}
-
-static __always_inline struct latency_control *my_control(void)
-{
-	u32 cpu = bpf_get_smp_processor_id();
-
-	return bpf_map_lookup_elem(&control, &cpu);
-}
-
-/* The control of this CPU if its events are recorded. */
-static __always_inline struct latency_control *watched_control(void)
-{
-	struct latency_control *c = my_control();
-
-	return c && c->watched ? c : NULL;
-}
-
-/*
- * May an event of this time tell why a thread was late? The first one of a cycle has the first
- * place: those of the cycle before are not needed any more.
- */
-static __always_inline bool counts(struct latency_control *c, u64 now)
-{
-	u32 bank = c->bank & (LATENCY_BANKS - 1);
-	u64 expected = c->expected_ns;
-
-	if (!c->watched || now < expected)
-		return false;
-	if (c->begun_ns[bank] != expected) {
-		c->begun_ns[bank] = expected;
-		c->head[bank] = 0;
-	}
-	return true;
-}
-
-/* The control of this CPU if an event of this time is recorded. */
-static __always_inline struct latency_control *recording(u64 now)
-{
-	struct latency_control *c = my_control();
-
-	return c && counts(c, now) ? c : NULL;
-}
-
-/*
- * Before the oldest event of a full bank is written over by one of `now`: adds its time to what
- * ran, if the thread that waits was woken before. So no time of a long latency is lost. Not static:
- * so it is verified once in each program, for all its calls.
- */
-__noinline int fold(u32 first, u32 at, u64 now)
-{
-	u32 old_index = first + (at & (LATENCY_RING - 1));
-	u32 next_index = first + ((at + 1) & (LATENCY_RING - 1)), index = first / LATENCY_RING;
-	struct latency_record *old = bpf_map_lookup_elem(&ring, &old_index);
-	struct latency_record *next = bpf_map_lookup_elem(&ring, &next_index);
-	struct latency_fold *f = bpf_map_lookup_elem(&folds, &index);
-	struct latency_control *c = my_control();
-
-	if (c && old && next && f)
-		latency_fold(f, old, next, c->fold_ns, now);
-	return 0;
-}
-
-/*
- * A place for an event in the bank that is written, with all that each event has: no other event of
- * the place may show through. Where interrupts may be on, the place has to be taken atomically.
- * That waits for all stores before it.
- */
-static __always_inline struct latency_record *event_at(int type, struct latency_control *c, u64 ns,
-						       struct task_struct *task, bool interrupts)
-{
-	u32 bank = c->bank & (LATENCY_BANKS - 1), first, index;
-	struct latency_record *e;
-	u64 at;
-
-	if (interrupts)
-		at = __sync_fetch_and_add(&c->head[bank], 1);
-	else
-		at = c->head[bank]++;
-	first = (c->place * banks + bank) * LATENCY_RING;
-	if (at >= LATENCY_RING && c->fold_ns)
-		fold(first, (u32)at, ns);
-	index = first + (u32)(at & (LATENCY_RING - 1));
-	e = bpf_map_lookup_elem(&ring, &index);
-	if (!e)
-		return NULL;
-	e->ns = ns;
-	e->context = task->pid;
-	e->context_prio = (short)task->prio;
-	e->word = LATENCY_WORD(type);
-	return e;
-}
-
-/* As event_at, now and of the task that runs; NULL too where nothing is recorded. */
-static __always_inline struct latency_record *new_event(int type, bool interrupts)
-{
-	u64 now = bpf_ktime_get_ns();
-	struct latency_control *c = recording(now);
-
-	return c ? event_at(type, c, now, bpf_get_current_task_btf(), interrupts) : NULL;
-}
-
-/* The system call that a task is in; EVENT_IN_USER also where an exception of it is handled. */
-static __always_inline int syscall_of(struct task_struct *task)
-{
-	struct pt_regs___kernel *regs;
-	s64 number;
-
-	if (task->flags & PF_KTHREAD)
-		return EVENT_IN_KERNEL;
-	regs = (void *)bpf_task_pt_regs(task);
-#ifdef __TARGET_ARCH_arm64
-	number = regs->syscallno;
-#else
-	number = (s64)regs->orig_ax;
-#endif
-	return number >= 0 && number < 32768 ? (int)number : EVENT_IN_USER;
-}
-
-/*
- * Does a latency bear a walk that is a part of it? A maximum is not to be what measuring made of
- * it. With a threshold the wake-up that passes it is the last one.
- */
-static __always_inline bool bears_walk(const struct latency_control *c, u64 ns)
-{
-	return break_ns || ns > 4 * LATENCY_STACK_FEW * c->frame_ns;
-}
-
-/* The event may be NULL: then it is tried what a walk costs. */
-static __always_inline void take_stack(void *ctx, struct latency_record *e,
-				       struct latency_control *c, u32 deep)
-{
-	u32 bank = c->bank & (LATENCY_BANKS - 1), index, at;
-	struct latency_stack *stack;
-	u64 begin, each;
-	long n;
-
-	at = __sync_fetch_and_add(&c->stacks[bank], 1) & (LATENCY_STACKS - 1);
-	index = (c->place * banks + bank) * LATENCY_STACKS + at;
-	stack = bpf_map_lookup_elem(&stacks, &index);
-	if (!stack)
-		return;
-	begin = bpf_ktime_get_ns();
-	n = bpf_get_stack(ctx, stack->ip, deep * sizeof(stack->ip[0]), 0);
-	if (n <= 0)
-		return;
-	/* the least: what interrupted another walk is not its own */
-	each = (bpf_ktime_get_ns() - begin) / ((u64)n / sizeof(stack->ip[0]) + 1) + 1;
-	if (!c->frame_ns || each < c->frame_ns)
-		c->frame_ns = each;
-	/* one place more than a stack has: the verifiers of 6.1 and 6.12 follow no mask here */
-	stack->ip[n / sizeof(stack->ip[0])] = 0;
-	if (e)
-		e->stack = (signed char)at;
-}
-
-static __always_inline void count(struct latency_control *c, u32 class, u32 kind, u64 ns)
-{
-	struct latency_sum *sum = &c->sums[class & 1][kind & 3];
-	u64 us = latency_us(ns), *bin;
-	u32 key;
-
-	if (kind >= LATENCY_KINDS)
-		return;
-	key = LATENCY_BIN(c->cpu, class, kind, bins) + (u32)(us < bins ? us : bins);
-	bin = bpf_map_lookup_elem(&histograms, &key);
-	if (bin)
-		*bin += 1;
-	if (!sum->count || ns < sum->min_ns)
-		sum->min_ns = ns;
-	if (ns > sum->max_ns)
-		sum->max_ns = ns;
-	sum->sum_ns += ns;
-	sum->count++;
-}
-
-/*
- * Where a late timer's interrupt came in: had interrupts just been switched on there? The frame
- * below that of the interrupt's entry has the place. User code has no frame in a kernel's stack.
- */
-static __always_inline void take_place(struct latency_record *e, struct latency_control *c)
-{
-	u32 index = (c->place * banks + (c->bank & (LATENCY_BANKS - 1))) * LATENCY_STACKS +
-		    ((u32)e->stack & (LATENCY_STACKS - 1));
-	struct latency_stack *stack = bpf_map_lookup_elem(&stacks, &index);
-	u64 ip, code = 0;
-
-	if (!stack || e->stack < 0)
-		return;
-	for (int i = 0; i < LATENCY_STACK_DEEP - 1; i++) {
-		if (!stack->ip[i])
-			return;
-		if (stack->ip[i] < entry_from || stack->ip[i] >= entry_to)
-			continue;
-		ip = stack->ip[i + 1];
-		if (!ip) {
-			e->from = EVENT_FROM_USER;
-			return;
-		}
-		if (bpf_probe_read_kernel(&code, sizeof(code), (void *)(ip - sizeof(code))))
-			return;
-		e->from = EVENT_FROM_KERNEL;
-		e->arg = (s64)code;
-		return;
-	}
-}
-
-/*
- * What the timer of a wake-up interrupted: kernel code that may go on with preemption off. Nothing
- * is taken where it found user code in time, or an idle CPU in time.
- */
-static __always_inline void take_interrupted(void *ctx, struct latency_record *e,
-					     struct latency_control *c, u64 late, u64 worst)
-{
-	if (late > stack_ns) {
-		if (late <= kept_ns(worst) / 4 || !bears_walk(c, late))
-			return;
-		take_stack(ctx, e, c, LATENCY_STACK_DEEP);
-		take_place(e, c);
-	} else if (e->context != 0) {
-		e->syscall = (short)syscall_of(bpf_get_current_task_btf());
-		if (e->syscall != EVENT_IN_USER && !preemptible && bears_walk(c, worst))
-			take_stack(ctx, e, c, LATENCY_STACK_FEW);
-	}
-}
+#include "latency_events.h"
 
 /* Does the thread that was woken here first still wait? It may have run on another CPU. */
 static __always_inline bool still_waits(struct latency_control *c)
@@ -354,20 +94,160 @@ static __always_inline void wakes_own(void *ctx, struct latency_control *c,
 }
 
 /*
- * It also tells when the local timer's interrupt began: a program there would run in each wake-up.
+ * When the interrupt that a timer fires in began. Without a program at its end, the kernel's own
+ * count tells one interrupt from the next. 0: the timer fires in a softirq.
  */
-SEC("tp_btf/hrtimer_expire_entry")
-int BPF_PROG(timer_fires, struct hrtimer *timer)
+static __always_inline u64 timer_interrupt(struct latency_control *c, struct hrtimer *timer,
+					   u64 now)
 {
-	u64 now = bpf_ktime_get_ns(), due;
+	u32 number = (u32)now;
+
+	if (timer->is_soft)
+		return 0;
+	if (timer_ends) {
+		if (!c->irq_ns)
+			c->irq_ns = now;
+		return c->irq_ns;
+	}
+	if (bpf_core_field_exists(((struct hrtimer_cpu_base *)0)->nr_events))
+		number = timer->base->cpu_base->nr_events;
+	if (c->irq_number != number) {
+		c->irq_number = number;
+		c->irq_first_ns = now;
+	}
+	return c->irq_first_ns;
+}
+
+static __always_inline void count_all(struct latency_control *c, u32 class,
+				      const struct latency_waking *w, u64 now)
+{
+	count(c, class, LATENCY_WAKEUP, now - w->waking_ns);
+	if (!w->due_ns)
+		return;
+	count(c, class, LATENCY_TIMER, w->timer_ns > w->due_ns ? w->timer_ns - w->due_ns : 0);
+	count(c, class, LATENCY_TOTAL, now - w->due_ns);
+}
+
+/* The wake-up of a CPU's only thread. Not static: see fold. */
+__noinline int count_alone(u32 cpu)
+{
 	struct latency_control *c = my_control();
-	struct latency_own *slot;
-	struct latency_record *e;
+	struct latency_waking last;
 
 	if (!c)
 		return 0;
-	if (!c->irq_ns && !timer->is_soft)
-		c->irq_ns = now;
+	last.due_ns = c->wake.due_ns;
+	last.timer_ns = c->wake.timer_ns;
+	last.waking_ns = c->wake.waking_ns;
+	c->uncounted = 0;
+	count_all(c, LATENCY_OWN, &last, c->wake.switch_ns);
+	return 0;
+}
+
+/*
+ * The wake-up of a CPU's only measuring thread. While it is in time and nothing else has happened,
+ * its times alone are stored: record_wake makes events of them if one is needed. What is seldom
+ * needed is in functions of its own, as each register that they use would be saved first.
+ */
+static __always_inline void wakes_alone(struct latency_control *c, u64 due, u64 now, u64 began)
+{
+	struct latency_wake *wake = &c->wake;
+
+	wake->due_ns = due;
+	wake->timer_ns = now;
+	wake->waking_ns = now;
+	wake->irq_ns = began;
+	c->pending_ns = due;
+}
+
+/* As wakes_alone, of a timer that is late, or upon which something else was recorded. */
+static __noinline int wakes_late(void *ctx, struct latency_control *c, struct hrtimer *timer,
+				 u64 now)
+{
+	u64 due = c->expected_ns, late = now > due ? now - due : 0, worst = c->wake.worst_ns;
+	struct task_struct *current = bpf_get_current_task_btf();
+	bool recorded = c->recorded_ns == due;
+	struct latency_record *e;
+
+	/* it has not gone to sleep since the wake-up before */
+	if (c->uncounted)
+		count_alone(c->cpu);
+	wakes_alone(c, due, now, timer_interrupt(c, timer, now));
+	if (!recorded && late <= stack_ns &&
+	    (preemptible || !current->pid || !bears_walk(c, worst)))
+		return 0;
+	c->fold_ns = now;
+	c->wake.due_ns = 0; /* the event that follows tells of it, and not record_wake */
+	e = counts(c, now) ? event_at(EVENT_WAKING, c, now, current, false) : NULL;
+	c->wake.due_ns = due;
+	if (!e)
+		return 0;
+	e->pid = c->own_pid;
+	e->prio = EVENT_NO_PRIO;
+	e->arg = 0;
+	e->from = 0;
+	e->due_ns = due;
+	e->waking_comm[0] = 0;
+	take_interrupted(ctx, e, c, late, worst);
+	return 0;
+}
+
+/* The switch to a CPU's only measuring thread, which was woken. */
+static __always_inline void runs_alone(struct latency_control *c, struct task_struct *prev,
+				       struct task_struct *next, u64 now)
+{
+	struct latency_wake *wake = &c->wake;
+
+	c->pending_ns = 0;
+	c->uncounted = 1;
+	c->fold_ns = 0;
+	wake->switch_ns = now;
+	wake->prio = next->prio;
+	wake->other = prev->pid;
+	wake->other_prio = prev->prio;
+	copy_comm(wake->other_comm, prev);
+}
+
+/* As runs_alone, of a wake-up that may be kept, or upon which something else was recorded. */
+static __noinline int runs_late(void *ctx, struct latency_control *c, struct task_struct *prev,
+				struct task_struct *next, u64 now)
+{
+	struct latency_wake *wake = &c->wake;
+	u64 late = now - wake->due_ns;
+	bool kept = late > c->kept_ns;
+	struct latency_record *e;
+
+	runs_alone(c, prev, next, now);
+	wake->switch_ns = 0; /* the event that follows tells of it, and not record_wake */
+	e = counts(c, now) ? event_at(EVENT_SWITCH, c, now, prev, false) : NULL;
+	wake->switch_ns = now;
+	if (e) {
+		e->pid = next->pid;
+		e->prio = (short)next->prio;
+		copy_comm(e->comm, next);
+		copy_comm(e->other_comm, prev);
+		if (kept && prev->pid) {
+			e->syscall = (short)syscall_of(prev);
+			if (late > stack_ns && bears_walk(c, late))
+				take_stack(ctx, e, c, LATENCY_STACK_FEW);
+		}
+	}
+	if (late > wake->worst_ns)
+		wake->worst_ns = late;
+	c->kept_ns = kept_ns(wake->worst_ns) / 8 * 7;
+	c->quiet_ns = preemptible || !bears_walk(c, wake->worst_ns) ? stack_ns : 0;
+	return 0;
+}
+
+/* A timer that wakes no thread that is the only one of its CPU. */
+static __noinline int timer_of_others(void *ctx, struct latency_control *c, struct hrtimer *timer,
+				      u64 now)
+{
+	struct latency_own *slot;
+	struct latency_record *e;
+	u64 due;
+
+	timer_interrupt(c, timer, now);
 	/* on each CPU: a timer may fire elsewhere than where its thread is to run */
 	due = (u64)(timer->_softexpires - timer->base->offset);
 	if (sleeper) {
@@ -385,6 +265,27 @@ int BPF_PROG(timer_fires, struct hrtimer *timer)
 	e = event_at(EVENT_TIMER, c, now, bpf_get_current_task_btf(), false);
 	if (e)
 		e->arg = (s64)due;
+	return 0;
+}
+
+/*
+ * It also tells when the local timer's interrupt began: a program there would run in each wake-up.
+ */
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(timer_fires, struct hrtimer *timer)
+{
+	u64 now = bpf_ktime_get_ns(), due;
+	struct latency_control *c = my_control();
+
+	if (!c)
+		return 0;
+	due = c->expected_ns;
+	/* 0: there is no such thread */
+	if (!due || (u64)timer->_softexpires != due || c->own_pid < 0)
+		return timer_of_others(ctx, c, timer, now);
+	if (now - due > c->quiet_ns || c->recorded_ns == due || c->uncounted)
+		return wakes_late(ctx, c, timer, now);
+	wakes_alone(c, due, now, now);
 	return 0;
 }
 
@@ -479,16 +380,6 @@ static __always_inline void tell(struct latency_control *c, const struct latency
 	bpf_ringbuf_submit(notice, 0);
 }
 
-static __always_inline void count_all(struct latency_control *c, u32 class,
-				      const struct latency_waking *w, u64 now)
-{
-	count(c, class, LATENCY_WAKEUP, now - w->waking_ns);
-	if (!w->due_ns)
-		return;
-	count(c, class, LATENCY_TIMER, w->timer_ns > w->due_ns ? w->timer_ns - w->due_ns : 0);
-	count(c, class, LATENCY_TOTAL, now - w->due_ns);
-}
-
 static __always_inline void fill(struct latency_wake *to, const struct latency_waking *w,
 				 const struct latency_control *c, u64 now, struct task_struct *next,
 				 struct task_struct *prev)
@@ -505,18 +396,18 @@ static __always_inline void fill(struct latency_wake *to, const struct latency_w
 	to->timer_cpu = w->cpu;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next)
+/* Any other switch than that to a CPU's only thread. */
+static __noinline int other_change(void *ctx, struct latency_control *c, struct task_struct *prev,
+				   struct task_struct *next)
 {
-	struct latency_control *c = my_control();
+	u64 now = bpf_ktime_get_ns(), late, kept;
 	struct latency_record *e = NULL;
 	struct latency_waking *wake;
 	struct latency_own *slot;
-	u64 now = bpf_ktime_get_ns(), late, kept;
 	int pid = next->pid;
 
-	if (!c)
-		return 0;
+	if (c->uncounted && prev->pid == c->own_pid)
+		count_alone(c->cpu);
 	/* before the threads measure: they sleep then on the CPUs that they are to measure */
 	if (!c->frame_ns && c->watched && prev->tgid == own_tgid)
 		take_stack(ctx, NULL, c, LATENCY_STACK_FEW);
@@ -585,6 +476,24 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 		tell(c, &whole);
 	}
 	wake->waking_ns = 0;
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct latency_control *c = my_control();
+	u64 now, due;
+
+	if (!c)
+		return 0;
+	due = c->pending_ns;
+	if (!due || due != c->expected_ns || next->pid != c->own_pid)
+		return other_change(ctx, c, prev, next);
+	now = bpf_ktime_get_ns();
+	if (now - due > c->kept_ns || c->recorded_ns == due)
+		return runs_late(ctx, c, prev, next, now);
+	runs_alone(c, prev, next, now);
 	return 0;
 }
 
@@ -707,6 +616,18 @@ int BPF_PROG(vector)
 SEC("raw_tp")
 int BPF_PROG(vector_end, int number)
 {
+	struct latency_control *c = my_control();
+
+	if (c && number == LATENCY_LOCAL_TIMER && c->pending_ns &&
+	    c->wake.irq_end_ns < c->wake.waking_ns) {
+		c->wake.irq_end_ns = bpf_ktime_get_ns();
+		c->irq_ns = c->wake.irq_ns;
+		/* of a wake-up of which nothing is recorded so far */
+		if (c->recorded_ns != c->pending_ns) {
+			c->irq_ns = 0;
+			return 0;
+		}
+	}
 	interrupt_ends(EVENT_VECTOR_DONE, number);
 	return 0;
 }

@@ -86,6 +86,8 @@ struct latency_sum {
 struct latency_wake {
 	unsigned long long due_ns; /* 0: no timer woke it */
 	unsigned long long timer_ns, waking_ns, switch_ns;
+	/* of the timer's interrupt: its first timer's function, and its end if that was seen */
+	unsigned long long irq_ns, irq_end_ns;
 	unsigned long long worst_ns;	/* of a measuring thread so far; the reader stores 0 */
 	unsigned long long expected_ns; /* a measuring thread's next time, stored by itself */
 	int pid, prio, other, other_prio;
@@ -140,12 +142,20 @@ struct latency_control {
 	 * makes no wake-up late. 0: there is no such thread, and all is recorded.
 	 */
 	unsigned long long expected_ns;
-	unsigned int own;	       /* the number of that thread */
-	unsigned int fold_of;	       /* see fold_ns */
-	unsigned long long irq_ns;     /* when the interrupt that runs now began; 0: none does */
-	unsigned long long fold_ns;    /* thread fold_of was woken here, and did not run since */
-	unsigned long long frame_ns;   /* what it costs to walk a frame of a stack; 0: not known */
-	unsigned long long softirq_ns; /* when the softirq that runs now began, if before then */
+	unsigned int own;	 /* the number of that thread */
+	int own_pid;		 /* its thread ID; -1: there is no such thread */
+	unsigned int uncounted;	 /* it ran since a wake-up was counted */
+	unsigned int irq_number; /* which interrupt of the timer began at irq_first_ns */
+	unsigned long long irq_first_ns;
+	unsigned long long pending_ns;	/* its timer was due then, and it did not run since; 0 */
+	unsigned long long recorded_ns; /* the expected_ns since which there are events */
+	unsigned long long quiet_ns;	/* a timer that is not later tells nothing */
+	unsigned long long kept_ns;	/* a wake-up that is not later is not kept */
+	unsigned int fold_of;		/* see fold_ns */
+	unsigned long long irq_ns;	/* when the interrupt that runs now began; 0: none does */
+	unsigned long long fold_ns;	/* thread fold_of was woken here, and did not run since */
+	unsigned long long frame_ns;	/* what it costs to walk a frame of a stack; 0: not known */
+	unsigned long long softirq_ns;	/* when the softirq that runs now began, if before then */
 	/* the timer function that runs now on this CPU; due_ns is 0 where none does */
 	unsigned long long due_ns, timer_ns;
 	unsigned long long begun_ns[LATENCY_BANKS]; /* the expected_ns since which a bank has all */
@@ -156,6 +166,7 @@ struct latency_control {
 	unsigned long long worst_ns;	   /* of the other tasks; the reader stores 0 */
 	unsigned long long untaken;	   /* could not be kept: no bank was free */
 	struct latency_late late[2];	   /* of the other tasks */
+	struct latency_wake wake;	   /* of its only measuring thread */
 	struct latency_sum sums[LATENCY_CLASSES][LATENCY_KINDS];
 } __attribute__((aligned(64))); /* no CPU writes to the memory of another one's cache */
 
@@ -308,6 +319,59 @@ latency_late_place(struct latency_late *late, int *back)
 		    LATENCY_NONE)
 			return &late[i];
 	return (struct latency_late *)0;
+}
+
+/* The local timer's interrupt of x86. */
+#define LATENCY_LOCAL_TIMER 0xec
+
+#define LATENCY_WAKE_RECORDS 3
+
+/*
+ * The records of a wake-up that was in time so far: none is written while nothing else happens.
+ * `context` and its priority ran when the timer fired. Returns how many.
+ */
+static __attribute__((always_inline)) inline int
+latency_wake_records(const struct latency_wake *wake, int context, int context_prio,
+		     struct latency_record *to)
+{
+	int count = 1;
+
+	to->ns = wake->waking_ns;
+	to->context = context;
+	to->context_prio = (short)context_prio;
+	to->word = LATENCY_WORD(EVENT_WAKING);
+	to->pid = wake->pid;
+	to->prio = EVENT_NO_PRIO;
+	to->arg = 0;
+	to->from = 0;
+	to->due_ns = wake->due_ns;
+	to->waking_comm[0] = 0;
+	if (wake->irq_end_ns > wake->waking_ns) {
+		to++;
+		count++;
+		to->ns = wake->irq_end_ns;
+		to->context = context;
+		to->context_prio = (short)context_prio;
+		to->word = LATENCY_WORD(EVENT_VECTOR_DONE);
+		to->pid = LATENCY_LOCAL_TIMER;
+		to->prio = EVENT_NO_PRIO;
+		to->arg = (long long)wake->irq_ns;
+	}
+	if (wake->switch_ns > wake->waking_ns) {
+		to++;
+		count++;
+		to->ns = wake->switch_ns;
+		to->context = wake->other;
+		to->context_prio = (short)wake->other_prio;
+		to->word = LATENCY_WORD(EVENT_SWITCH);
+		to->pid = wake->pid;
+		to->prio = (short)wake->prio;
+		for (int i = 0; i < EVENT_COMM; i++) {
+			to->comm[i] = wake->comm[i];
+			to->other_comm[i] = wake->other_comm[i];
+		}
+	}
+	return count;
 }
 
 struct latency_stack {

@@ -33,7 +33,11 @@ struct task_struct {
 struct irqaction {
 	const char *name;
 };
+struct hrtimer_cpu_base {
+	unsigned int nr_events; /* interrupts of the timer so far */
+};
 struct hrtimer_clock_base {
+	struct hrtimer_cpu_base *cpu_base;
 	s64 offset;
 };
 struct hrtimer {
@@ -69,6 +73,8 @@ volatile const unsigned long long entry_from = 0, entry_to = 0;
  * at sched_waking. 0: there is one.
  */
 volatile const unsigned long long sleeper = 0;
+/* The end of the local timer's interrupt has a program. */
+volatile const bool timer_ends = 1;
 /* PREEMPT_RT: what a timer in time comes upon does not go on for long. */
 volatile const bool preemptible = 0;
 

@@ -118,7 +118,7 @@ static int work(struct probe *p, uint64_t *begin_ns, uint64_t *done_ns)
 				   .done_ns = *done_ns,
 				   .pid = (uint32_t)getpid() };
 	if (g->kernel) {
-		const struct latency_wake *wake = kernel_wake(g->kernel, p->number);
+		const struct latency_wake *wake = kernel_wake(g->kernel, p->number, 0);
 
 		if (wake->waking_ns > launch_ns && wake->switch_ns <= *done_ns) {
 			c->waking_ns = wake->waking_ns;

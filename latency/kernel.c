@@ -18,6 +18,7 @@
 #include "latency.skel.h"
 #include "order.h"
 #include "symbols.h"
+#include "wakeup.h"
 
 #define LINKS 64
 
@@ -36,6 +37,9 @@ struct kernel {
 	unsigned long long *histograms;
 	size_t histograms_size, control_size, ring_size, stacks_size, own_size, own_count,
 		folds_size;
+	int *alone;		       /* the CPU of a thread that is its only one; -1 */
+	bool by_itself;		       /* each thread is the only one of its CPU */
+	bool timer_ends;	       /* the end of the local timer's interrupt is seen */
 	struct kernel_capture *before; /* of each CPU: the recording that was copied last */
 	unsigned int *before_order;    /* and the number of its bank */
 };
@@ -45,10 +49,17 @@ static const struct {
 	const char *name;
 	int number;
 } vectors[] = {
-	{ "local_timer", 0xec },   { "reschedule", 0xfd },     { "call_function_single", 0xfb },
-	{ "call_function", 0xfc }, { "irq_work", 0xf6 },       { "x86_platform_ipi", 0xf7 },
-	{ "thermal_apic", 0xfa },  { "threshold_apic", 0xf9 }, { "deferred_error_apic", 0xf4 },
-	{ "error_apic", 0xfe },	   { "spurious_apic", 0xff },
+	{ "local_timer", LATENCY_LOCAL_TIMER },
+	{ "reschedule", 0xfd },
+	{ "call_function_single", 0xfb },
+	{ "call_function", 0xfc },
+	{ "irq_work", 0xf6 },
+	{ "x86_platform_ipi", 0xf7 },
+	{ "thermal_apic", 0xfa },
+	{ "threshold_apic", 0xf9 },
+	{ "deferred_error_apic", 0xf4 },
+	{ "error_apic", 0xfe },
+	{ "spurious_apic", 0xff },
 };
 
 static void *map_memory(const struct bpf_map *map, size_t each, size_t count, size_t *size)
@@ -91,6 +102,8 @@ static int attach(struct kernel *k)
 		if (strcmp(vectors[i].name, "local_timer") &&
 		    !keep_link(k,
 			       bpf_program__attach_raw_tracepoint(k->program->progs.vector, name)))
+			continue;
+		if (vectors[i].number == LATENCY_LOCAL_TIMER && !k->timer_ends)
 			continue;
 		snprintf(name, sizeof(name), "%s_exit", vectors[i].name);
 		keep_link(k,
@@ -188,6 +201,15 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	if (wants->by_timers)
 		p->rodata->sleeper = wakeup->from;
 	p->rodata->preemptible = !uname(&system) && strstr(system.version, "PREEMPT_RT");
+	/* the timer of an ordinary task fires in a softirq there */
+	k->by_itself =
+		wants->alone && p->rodata->sleeper && (wants->real_time || !p->rodata->preemptible);
+	/*
+	 * A program at the end of the timer's interrupt makes each wake-up later. With a threshold the one
+	 * that passes it is the last, and to know what made it late is all.
+	 */
+	k->timer_ends = !k->by_itself || wants->break_ns;
+	p->rodata->timer_ends = k->timer_ends;
 	bpf_program__set_autoload(p->progs.wakes, !p->rodata->sleeper);
 	bpf_program__set_autoload(p->progs.timer_fired, wants->every_task);
 	if (wants->break_ns && wants->break_ns < 20000)
@@ -213,13 +235,14 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 		k->before = calloc(cpus, sizeof(*k->before));
 		k->before_order = calloc(cpus, sizeof(*k->before_order));
 		k->own_count = (size_t)wants->threads;
+		k->alone = calloc(k->own_count + 1, sizeof(*k->alone));
 		k->own = map_memory(p->maps.own, sizeof(*k->own), k->own_count, &k->own_size);
 		k->histograms =
 			map_memory(p->maps.histograms, sizeof(*k->histograms),
 				   bpf_map__max_entries(p->maps.histograms), &k->histograms_size);
 		k->notices = ring_buffer__new(bpf_map__fd(p->maps.notices), notice, k, NULL);
 		if (!k->control || !k->ring || !k->stacks || !k->folds || !k->own ||
-		    !k->histograms || !k->notices || !k->before || !k->before_order)
+		    !k->histograms || !k->notices || !k->before || !k->before_order || !k->alone)
 			ret = -ENOMEM;
 	}
 	if (!ret) {
@@ -229,10 +252,15 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 			struct latency_control *c = &k->control[cpu];
 
 			c->cpu = (unsigned int)cpu;
+			c->own_pid = -1;
+			c->quiet_ns = p->rodata->stack_ns;
+			c->kept_ns = wants->break_ns / 8 * 7;
 			c->watched = watches(wants, cpu);
 			c->place = c->watched ? place++ : 0;
 			c->used[0] = 1; /* bank 0 is written first */
 		}
+		for (size_t i = 0; i < k->own_count; i++)
+			k->alone[i] = -1;
 		ret = attach(k);
 	}
 	if (ret) {
@@ -271,6 +299,7 @@ void kernel_close(struct kernel *k)
 		kernel_capture_close(&k->before[cpu]);
 	free(k->before);
 	free(k->before_order);
+	free(k->alone);
 	latency__destroy(k->program);
 	free(k);
 }
@@ -285,6 +314,15 @@ int kernel_thread(struct kernel *k, int index, int tid, const char *name)
 	k->own[index].number = value;
 	k->own[index].counted = 1; /* none to count so far */
 	snprintf(k->own[index].last.comm, EVENT_COMM, "%s", name);
+	if (k->alone[index] >= 0 && k->by_itself) {
+		struct latency_control *c = &k->control[k->alone[index]];
+
+		memcpy(c->wake.comm, k->own[index].last.comm, EVENT_COMM);
+		c->wake.pid = tid;
+		c->wake.cpu = k->alone[index];
+		c->wake.timer_cpu = k->alone[index];
+		c->own_pid = tid;
+	}
 	return bpf_map_update_elem(bpf_map__fd(k->program->maps.own_index), &tid, &value, BPF_ANY)
 		       ? -errno
 		       : 0;
@@ -293,6 +331,7 @@ int kernel_thread(struct kernel *k, int index, int tid, const char *name)
 unsigned long long *kernel_begins(struct kernel *k, int cpu, int index)
 {
 	k->control[cpu].own = (unsigned int)index;
+	k->alone[index] = cpu;
 	return &k->control[cpu].expected_ns;
 }
 
@@ -301,8 +340,14 @@ unsigned long long *kernel_expected(struct kernel *k, int index)
 	return &k->own[index].last.expected_ns;
 }
 
-const struct latency_wake *kernel_wake(struct kernel *k, int index)
+const struct latency_wake *kernel_wake(struct kernel *k, int index, uint64_t expected_ns)
 {
+	const struct latency_wake *wake =
+		k->alone[index] >= 0 ? &k->control[k->alone[index]].wake : NULL;
+
+	/* one that was moved to another CPU has the other */
+	if (wake && wake->due_ns == expected_ns)
+		return wake;
 	return &k->own[index].last;
 }
 
@@ -428,9 +473,22 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 	size_t at = (size_t)c->place * k->banks + (size_t)bank;
 	unsigned long long head = c->head[bank];
 
-	unsigned long long first = head < LATENCY_RING ? 0 : head - LATENCY_RING;
+	unsigned long long first;
+	struct latency_record quiet[LATENCY_WAKE_RECORDS] = { 0 };
+	const struct latency_wake *wake = &capture->wake;
+	bool alone = c->expected_ns != 0;
 
+	/* what the recorder has is of a cycle before: nothing happened in this one but its wake-up */
+	if (alone && c->begun_ns[bank] != capture->expected_ns)
+		head = 0;
+	first = head < LATENCY_RING ? 0 : head - LATENCY_RING;
 	capture->count = 0;
+	if (alone && !head && wake->waking_ns && wake->due_ns == capture->expected_ns) {
+		int count = latency_wake_records(wake, wake->other, wake->other_prio, quiet);
+
+		for (int i = 0; i < count; i++)
+			capture->count += decode(&quiet[i], &capture->events[capture->count]);
+	}
 	for (unsigned long long i = first; i < head; i++)
 		capture->count += decode(&k->ring[at * LATENCY_RING + (i & (LATENCY_RING - 1))],
 					 &capture->events[capture->count]);
@@ -438,8 +496,12 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 	 * an interrupt between the taking of a place and of the time; and the begins of interrupts
 	 */
 	order_events(capture->events, capture->count);
-	capture->alone = c->begun_ns[bank] != 0;
-	capture->whole = !first && capture->alone && c->begun_ns[bank] == capture->expected_ns;
+	capture->alone = alone || c->begun_ns[bank] != 0;
+	capture->whole =
+		!first && capture->alone && (!head || c->begun_ns[bank] == capture->expected_ns);
+	if (alone && !k->timer_ends && wake->irq_ns)
+		capture->count = wakeup_interrupt(capture->events, capture->count, wake,
+						  c->sums[LATENCY_OWN][LATENCY_WAKEUP].min_ns);
 	if (first)
 		capture->fold = k->folds[at];
 	else
@@ -580,8 +642,11 @@ void kernel_histogram(struct kernel *k, int cpu, enum latency_class of, enum lat
 
 void kernel_forget(struct kernel *k)
 {
-	for (int cpu = 0; cpu < k->cpus; cpu++)
+	for (int cpu = 0; cpu < k->cpus; cpu++) {
 		k->control[cpu].worst_ns = 0;
+		k->control[cpu].wake.worst_ns = 0;
+		k->control[cpu].kept_ns = k->program->rodata->break_ns / 8 * 7;
+	}
 	for (size_t i = 0; i < k->own_count; i++)
 		k->own[i].last.worst_ns = 0;
 }

@@ -24,6 +24,8 @@ struct kernel_wants {
 	uint32_t bins;
 	bool every_task;
 	bool by_timers;	   /* nothing else wakes a thread that counts */
+	bool real_time;	   /* the threads are to have a real-time policy */
+	bool alone;	   /* by_timers, and each thread has a CPU of its own */
 	uint64_t break_ns; /* 0: the worst is kept */
 	cpu_set_t cpus;	   /* recorded */
 };
@@ -60,8 +62,11 @@ unsigned long long *kernel_expected(struct kernel *k, int index);
  * no other task is measured: nothing is recorded of the CPU until then.
  */
 unsigned long long *kernel_begins(struct kernel *k, int cpu, int index);
-/* Of that thread: the kernel's view of its last wake-up. Written while the thread does not run. */
-const struct latency_wake *kernel_wake(struct kernel *k, int index);
+/*
+ * Of that thread: the kernel's view of the wake-up that was due then, or of an older one if it has
+ * none. Written while the thread does not run.
+ */
+const struct latency_wake *kernel_wake(struct kernel *k, int index, uint64_t expected_ns);
 /*
  * Keeps what the CPU did until now for the thread that was late, in one of its two places. For that
  * thread: makes no system call.

@@ -97,10 +97,14 @@ static bool open_probes(struct run *run)
 static void open_kernel(struct run *run)
 {
 	const struct settings *s = &run->settings;
+	bool by_timers = !s->every_task && !s->gpu;
 	struct kernel_wants wants = { .threads = run->count,
 				      .bins = s->bins,
 				      .every_task = s->every_task,
-				      .by_timers = !s->every_task && !s->gpu,
+				      .by_timers = by_timers,
+				      .real_time = s->policy == SCHED_FIFO || s->policy == SCHED_RR,
+				      .alone = by_timers && s->bound &&
+					       run->count <= CPU_COUNT(&s->cpus),
 				      .break_ns = s->break_ns,
 				      .cpus = s->cpus };
 	const char *reason;

@@ -44,16 +44,18 @@ struct recorder {
 static void woken(struct probe *p, uint64_t expected_ns, uint64_t ran_ns)
 {
 	struct recorder_thread *t = p->context;
-	const struct latency_wake *wake = kernel_wake(t->recorder->kernel, t->index);
+	const struct latency_wake *wake = kernel_wake(t->recorder->kernel, t->index, expected_ns);
 
-	if (wake->due_ns == expected_ns && wake->switch_ns && wake->switch_ns <= ran_ns)
+	if (wake->due_ns == expected_ns && wake->switch_ns > wake->waking_ns &&
+	    wake->switch_ns <= ran_ns)
 		histogram_add(&t->switches, ran_ns - wake->switch_ns);
 }
 
 static void late(struct probe *p, const struct probe_worst *worst)
 {
 	struct recorder_thread *t = p->context;
-	const struct latency_wake *wake = kernel_wake(t->recorder->kernel, t->index);
+	const struct latency_wake *wake =
+		kernel_wake(t->recorder->kernel, t->index, worst->expected_ns);
 	/* where no timer woke it, it had not slept */
 	struct latency_wake self = { .pid = p->tid,
 				     .cpu = sched_getcpu(),

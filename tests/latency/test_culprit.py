@@ -385,9 +385,23 @@ def test_each_line_counts_its_own_time() -> None:
             assert count["bins"] == {} or int(max(count["bins"], key=int)) <= count["max_us"]
 
 
-@pytest.mark.parametrize(("words", "needed"), [([], False), (["--every-task"], True)])
-def test_no_program_runs_where_it_is_not_needed(words: list[str], needed: bool) -> None:
-    """A measuring thread's timer tells of its wake-up, and the first timer of its interrupt."""
+@pytest.mark.parametrize(
+    ("words", "needed", "ends"),
+    [
+        ([], False, False),
+        (["-b", "1000000"], False, True),
+        (["-t", "2"], False, True),
+        (["--every-task"], True, True),
+    ],
+)
+def test_no_program_runs_where_it_is_not_needed(
+    words: list[str], needed: bool, ends: bool
+) -> None:
+    """A measuring thread's timer tells of its wake-up, and the first timer of its interrupt.
+
+    The end of that interrupt is seen where the wake-up that passes a threshold is the last, and
+    where a CPU has several threads.
+    """
     known = any(
         line.split()[2] == "hrtimer_wakeup" and int(line.split()[0], 16)
         for line in Path("/proc/kallsyms").read_text().splitlines()
@@ -409,3 +423,5 @@ def test_no_program_runs_where_it_is_not_needed(words: list[str], needed: bool) 
     assert {"hrtimer_expire_entry", "sched_switch"} <= at
     assert ("sched_waking" in at) == needed
     assert "local_timer_entry" not in at
+    if os.uname().machine == "x86_64":
+        assert ("local_timer_exit" in at) == ends

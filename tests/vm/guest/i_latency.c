@@ -30,7 +30,8 @@ static bool begins_to_measure(pid_t pid)
 	return false;
 }
 
-static pid_t start(const char *priority)
+/* `breaks`: it ends at the first late wake-up; else the worst of the run is explained. */
+static pid_t start_run(const char *priority, bool breaks)
 {
 	pid_t pid;
 
@@ -38,14 +39,19 @@ static pid_t start(const char *priority)
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
-		execl(PROGRAM, PROGRAM, "-q", "-a", "0", "-p", priority, "-m", "-b", BREAK_US, "-D",
-		      "30", "--json=" OUTPUT, (char *)NULL);
+		execl(PROGRAM, PROGRAM, "-q", "-a", "0", "-p", priority, "-m", "-D", "30",
+		      "--json=" OUTPUT, breaks ? "-b" : NULL, BREAK_US, (char *)NULL);
 		_exit(127);
 	}
 	for (int i = 0; i < 3000 && !begins_to_measure(pid); i++)
 		sleep_ns(10000000);
 	sleep_ns(200000000);
 	return pid;
+}
+
+static pid_t start(const char *priority)
+{
+	return start_run(priority, true);
 }
 
 /* Waits for its end and reads what it found. Returns its exit status. */
@@ -156,6 +162,30 @@ static void a_softirq(void)
 	check(status == (rt ? 0 : 2), "exit status %d", status);
 	if (!rt)
 		expect("softirq", "softirq", "tasklet");
+}
+
+/*
+ * Without a threshold fewer programs are called in a wake-up: the end of the timer's interrupt is
+ * not seen, and nothing is recorded of a wake-up in time.
+ */
+static void the_worst_of_a_run(const char *word, const char *kind, const char *first,
+			       const char *second)
+{
+	pid_t pid = start_run("80", false);
+
+	plant(word);
+	sleep_ns(50000000); /* wake-ups in time follow */
+	kill(pid, SIGINT);
+	check(end(pid) == 0, "%s: it did not end as it was told to", word);
+	expect(kind, first, second);
+}
+
+static void without_a_threshold(void)
+{
+	the_worst_of_a_run("irqs", "interrupts off", "interrupts held off: i_latency",
+			   "plant_irqs_off");
+	the_worst_of_a_run("preemption", "preemption off", "preemption off: i_latency", "plant_");
+	the_worst_of_a_run("interrupt", "interrupt", "interrupt irq work", "");
 }
 
 static void work(uint64_t ns)
@@ -276,6 +306,7 @@ int main(void)
 		{ "preemption off is named with the function", preemption_off },
 		{ "an interrupt is named", an_interrupt },
 		{ "a softirq is named", a_softirq },
+		{ "without a threshold the worst of the run is named", without_a_threshold },
 		{ "a task that raised its priority is named", a_raised_priority },
 		{ "a task that was lent its priority is named", a_lent_priority },
 		{ "an interrupt of a device is named", an_interrupt_of_a_device },
