@@ -229,13 +229,11 @@ static void plan(struct rtxg_slice *s)
 		uint64_t at = s->read + slice_calm_ns(s, caps);
 
 		slice_wake_at(s, at > s->now ? at : s->now);
-	} else if (s->mode == RTXG_SLICE_MODE_ARRIVAL) {
+	} else if (s->mode == RTXG_SLICE_MODE_ARRIVAL || present >= 2 || stopped || caps) {
 		/* Who fills and empties queues all the time does not put that off. */
 		uint64_t at = s->read + s->params.tick_ns;
 
 		slice_wake_at(s, at > s->now ? at : s->now);
-	} else if (present >= 2 || stopped || caps) {
-		slice_wake_at(s, s->now + s->params.tick_ns);
 	} else {
 		slice_wake_at(s, s->now + s->params.tick_ns *
 						  (two_tenants(s) ? QUIET_TICKS : EMPTY_TICKS));

@@ -20,7 +20,7 @@
 #define ALL                                                                     \
 	(RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE | \
 	 RTXG_SLICE_CAN_DEMAND)
-#define WAIT	    (85 * MS) /* over its share: the longest that a program with work waits */
+#define WAIT	    (75 * MS) /* over its share: the longest that a program with work waits */
 #define TRAINING    12u	      /* the first vGPU with one; those below are on one GPU each */
 #define BEGINS	    (2 * S)   /* all that stay are there by then */
 #define ENDS	    (12 * S)

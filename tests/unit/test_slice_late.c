@@ -152,6 +152,10 @@ static const struct rtxg_slice_tenant small_and_two[CONTEXTS] = {
 	{ .min_ppm = 20000, .latency_ns = 5 * MS }, { .min_ppm = 500000 }, { .min_ppm = 300000 }
 };
 
+static const struct rtxg_slice_tenant two_in_batch[CONTEXTS] = { { .min_ppm = 100000 },
+								 { .min_ppm = 500000 },
+								 { .min_ppm = 300000 } };
+
 /* Contexts 1 and 2 always have work, and follow what is decided. */
 static void begin_beside_two(struct rig *r, const struct rtxg_slice_tenant *tenants)
 {
@@ -582,6 +586,35 @@ static void late_reading_of_the_log_charges_no_time_twice(void **state)
 	end(&r);
 }
 
+/*
+ * The turn has passed to a program that waits for each of its kernels, and that is looked into
+ * often. What the log tells of the change is not waited for longer than a tick.
+ */
+static void looks_do_not_put_the_reading_of_the_log_off(void **state)
+{
+	struct rig r;
+	uint64_t from;
+
+	begin_beside_two(&r, two_in_batch);
+	pass(&r, 100 * MS);
+	for (int turn = 0; turn < 5; turn++) {
+		uint32_t was = r.on;
+
+		for (int i = 0; i < 2000 && r.on == was; i++)
+			pass(&r, 50 * US);
+		assert_int_not_equal(r.on, was);
+		from = r.now;
+		for (int i = 0; i < 400 && r.unread; i++) {
+			demand(&r, r.on, i % 2 ? RTXG_SLICE_WORK : RTXG_SLICE_NO_WORK);
+			pass(&r, 100 * US);
+		}
+		assert_int_equal(r.unread, 0);
+		assert_in_range(r.now - from, 0, 4 * MS);
+		demand(&r, r.on, RTXG_SLICE_QUEUED);
+	}
+	end(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -596,6 +629,7 @@ int main(void)
 		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_small_share_keeps_its_bound_beside_programs_that_never_rest),
 		cmocka_unit_test(late_reading_of_the_log_charges_no_time_twice),
+		cmocka_unit_test(looks_do_not_put_the_reading_of_the_log_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
