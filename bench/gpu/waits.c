@@ -12,10 +12,11 @@
  * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
  * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
  * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
- * the one that looks 41. The ways take turns, --rounds of --runs each; --only leaves those whose name
- * has that part, and may be given again. --trace prints as many single waits of NOTIFY that foresees:
- * when the launch was made, by the GPU's clock the word came, it was seen, the wait ended. "timer" is
- * no wait for a GPU: how late a timer of that length wakes the same thread.
+ * the one that looks 41. The ways take turns, --rounds of --runs each after 20 that are not counted;
+ * --only leaves those whose name has that part, and may be given again. --trace prints as many single
+ * waits of NOTIFY that foresees: when the launch was made, by the GPU's clock the word came, it was
+ * seen, the wait ended. "timer" is no wait for a GPU: how late a timer of that length wakes the same
+ * thread.
  *
  * --init opens and closes rtxg's channel so often and prints how long it took, by tenths in their
  * order: before the process has CUDA, with CUDA, with contexts, after all kernels, and while another
@@ -48,6 +49,7 @@
 
 #define RUNS_MAX     10000
 #define ROUNDS_MAX   100
+#define FIRST_RUNS   20		   /* of a series, that are not counted: what foresees learns */
 #define RELAXED	     2000000000ull /* no wait takes longer, ns */
 #define SPIN	     1u		   /* CU_CTX_SCHED_SPIN */
 #define BLOCK	     4u		   /* CU_CTX_SCHED_BLOCKING_SYNC */
@@ -105,7 +107,7 @@ static bool loaded;
 
 /* --- the thread that sees the kernel's end ---------------------------------------------------- */
 
-static uint64_t seen_ns[RUNS_MAX];
+static uint64_t seen_ns[RUNS_MAX + FIRST_RUNS];
 static uint32_t base; /* number of the series' first kernel */
 static bool stop;
 
@@ -130,7 +132,7 @@ static void *see(void *arg)
 
 		if (now == last)
 			continue;
-		__atomic_store_n(&seen_ns[(now - base) % RUNS_MAX], rtxg_now_ns(),
+		__atomic_store_n(&seen_ns[(now - base) % (RUNS_MAX + FIRST_RUNS)], rtxg_now_ns(),
 				 __ATOMIC_RELEASE);
 		last = now;
 	}
@@ -329,9 +331,9 @@ static void print_trace(int i, bool asleep, uint64_t kernel_ns, uint64_t launche
 
 static void measure(const struct way *way, struct series *series, uint64_t kernel_ns)
 {
-	uint64_t cpu_ns, raised;
+	uint64_t cpu_ns = 0, raised = 0;
 	uint32_t number = base = *gpu.word + 1;
-	struct rtx_timeline_stats before = stats(), after;
+	struct rtx_timeline_stats before = { 0 }, after;
 	pthread_t seer;
 
 	memset(seen_ns, 0, sizeof(seen_ns));
@@ -341,14 +343,19 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 	on_processor(3, 40);
 	must(rtx_timeline_foresee(timeline, way->foresee), "rtx_timeline_foresee");
 	timer_ns = kernel_ns;
-	raised = interrupts();
-	cpu_ns = processor_ns();
-	for (int i = 0; i < runs; i++, number++) {
+	for (int i = -FIRST_RUNS; i < runs; i++, number++) {
 		void *arguments[] = { &kernel_ns, &gpu.word_at, &number };
 		uint64_t launched, called, done, seen;
 
+		if (!i) {
+			before = stats();
+			raised = interrupts();
+			cpu_ns = processor_ns();
+		}
 		if (way->wait == timer) {
 			way->wait(&called);
+			if (i < 0)
+				continue;
 			series->wake[series->count] = (int64_t)(rtxg_now_ns() - called - timer_ns);
 			series->call[series->count++] = 0;
 			continue;
@@ -362,11 +369,17 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 		do
 			seen = __atomic_load_n(&seen_ns[number - base], __ATOMIC_ACQUIRE);
 		while (!seen && rtxg_now_ns() < done + RELAXED);
+		if (i < 0)
+			continue;
 		series->wake[series->count] = (int64_t)(done - seen);
 		series->call[series->count++] = (int64_t)(called - launched);
-		if (way->foresee && i < traced)
+		if (way->foresee && i < traced) {
+			uint64_t began = processor_ns();
+
 			print_trace(i, way->foresee == RTX_FORESEE_SLEEP, kernel_ns, launched, seen,
 				    done);
+			cpu_ns += processor_ns() - began; /* no part of the wait */
+		}
 	}
 	series->cpu_ns += processor_ns() - cpu_ns;
 	series->raised += interrupts() - raised;
