@@ -35,6 +35,7 @@ struct task {
 	uint64_t cost_us, held_us, gpu_us, period_us;
 	pthread_t thread;
 	pid_t tid;
+	sem_t warm;
 	int edu;
 	rtx_gpu_t handle;
 	uint64_t sequence;
@@ -48,8 +49,7 @@ struct run {
 	int bottom_us, count;
 	struct task tasks[TASKS];
 	sem_t gpus[DEVICES];
-	bool warm, go;
-	unsigned int warmed;
+	sem_t warmed, go;
 };
 
 static uint32_t mode_of(const struct run *run)
@@ -185,14 +185,12 @@ static void *task_thread(void *argument)
 		task->err |= rtx_gpu_open(&task->handle, &options);
 	}
 	__atomic_store_n(&task->tid, gettid(), __ATOMIC_SEQ_CST);
-	while (!__atomic_load_n(&run->warm, __ATOMIC_SEQ_CST))
-		sleep_ns(MS);
+	sem_wait(&task->warm);
 	/* a first launch, so that a meter learns for which thread the interrupt works */
 	if (task->device >= 0 && !task->handle)
 		task->err |= edu_sync(task->edu, edu_launch(task->edu, MS));
-	__atomic_fetch_add(&run->warmed, 1, __ATOMIC_SEQ_CST);
-	while (!__atomic_load_n(&run->go, __ATOMIC_SEQ_CST))
-		sleep_ns(MS);
+	sem_post(&run->warmed);
+	sem_wait(&run->go);
 	if (strcmp(run->policy, "fifo"))
 		by_modules_policy(task);
 	else
@@ -296,19 +294,25 @@ static void do_run(struct run *run)
 		set_threads(atoi(run->how));
 	if (by_module(run) && users_of(run, 0) > 1)
 		check(make_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("tasks", 0), "the GPU");
+	sem_init(&run->warmed, 0, 0);
+	sem_init(&run->go, 0, 0);
 	for (int i = 0; i < run->count; i++) {
 		run->tasks[i].run = run;
+		sem_init(&run->tasks[i].warm, 0, 0);
 		pthread_create(&run->tasks[i].thread, NULL, task_thread, &run->tasks[i]);
 		while (!__atomic_load_n(&run->tasks[i].tid, __ATOMIC_SEQ_CST))
 			sleep_ns(MS);
 	}
 	if (by_module(run))
 		fd = own_interrupts(run);
-	__atomic_store_n(&run->warm, true, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(&run->warmed, __ATOMIC_SEQ_CST) < (unsigned int)run->count)
-		sleep_ns(MS);
+	/* one at a time: who is awake beside it would be kept waiting, which a meter counts */
+	for (int i = 0; i < run->count; i++) {
+		sem_post(&run->tasks[i].warm);
+		sem_wait(&run->warmed);
+	}
 	run->start_ns = rtxg_now_ns() + 10 * MS;
-	__atomic_store_n(&run->go, true, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < run->count; i++)
+		sem_post(&run->go);
 	for (int i = 0; i < run->count; i++) {
 		pthread_join(run->tasks[i].thread, NULL);
 		check(!run->tasks[i].err, "%s: %d", run->tasks[i].name, run->tasks[i].err);
