@@ -488,6 +488,8 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 
 		for (int i = 0; i < count; i++)
 			capture->count += decode(&quiet[i], &capture->events[capture->count]);
+	} else if (alone && !head && !wake->waking_ns) {
+		capture->events[capture->count++] = wakeup_awake(wake, capture->expected_ns);
 	}
 	for (unsigned long long i = first; i < head; i++)
 		capture->count += decode(&k->ring[at * LATENCY_RING + (i & (LATENCY_RING - 1))],

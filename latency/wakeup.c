@@ -64,3 +64,17 @@ int wakeup_interrupt(struct event *events, int count, const struct latency_wake 
 	events[at] = e;
 	return count + 1;
 }
+
+struct event wakeup_awake(const struct latency_wake *wake, unsigned long long expected_ns)
+{
+	return (struct event){ .ns = expected_ns,
+			       .type = EVENT_NONE,
+			       .context = wake->pid,
+			       .context_prio = wake->prio,
+			       .pid = -1,
+			       .prio = EVENT_NO_PRIO,
+			       .other = -1,
+			       .other_prio = EVENT_NO_PRIO,
+			       .syscall = EVENT_NOT_KNOWN,
+			       .stack = -1 };
+}

@@ -19,4 +19,7 @@
 int wakeup_interrupt(struct event *events, int count, const struct latency_wake *wake,
 		     unsigned long long least_ns);
 
+/* A task that did not sleep: it ran when it was to wake, and nothing else was recorded. */
+struct event wakeup_awake(const struct latency_wake *wake, unsigned long long expected_ns);
+
 #endif

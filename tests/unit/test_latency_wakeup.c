@@ -187,6 +187,23 @@ static void a_known_end_is_left_alone(void **state)
 	assert_int_equal(wakeup_interrupt(events, count, &wake, 5000), count);
 }
 
+static void a_task_that_did_not_sleep_is_late_by_itself(void **state)
+{
+	struct latency_wake wake = { .pid = THREAD, .prio = EVENT_NO_PRIO };
+	struct event e = wakeup_awake(&wake, 1000000);
+	struct blame_case c = { .pid = THREAD,
+				.expected_ns = 1000000,
+				.ran_ns = 1900000,
+				.whole = true,
+				.here = true,
+				.awake = true };
+	struct blame b;
+
+	assert_int_equal(blame_find(&e, 1, &c, &b), 0);
+	assert_int_equal(b.count, 1);
+	assert_int_equal(part(&b, BLAME_SELF)->ns, 900000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +213,7 @@ int main(void)
 		cmocka_unit_test(user_code_keeps_no_preemption_off),
 		cmocka_unit_test(an_earlier_timer_of_the_interrupt_is_a_part_of_it),
 		cmocka_unit_test(a_known_end_is_left_alone),
+		cmocka_unit_test(a_task_that_did_not_sleep_is_late_by_itself),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
