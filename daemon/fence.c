@@ -70,14 +70,16 @@ int fence_set(struct task *task, const struct request *r, int fd, char *why, siz
 static bool is_an_event(int fd)
 {
 	char path[64], target[64];
+	struct statx st;
 	ssize_t length;
-	struct stat st;
 
-	if (!fstat(fd, &st) && S_ISCHR(st.st_mode))
-		return major(st.st_rdev) == NVIDIA_MAJOR;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	length = readlink(path, target, sizeof(target));
-	return length == (ssize_t)strlen(EVENT) && !memcmp(target, EVENT, strlen(EVENT));
+	if (length == (ssize_t)strlen(EVENT) && !memcmp(target, EVENT, strlen(EVENT)))
+		return true;
+	/* What the kernel knows of it, without asking the file system. */
+	return !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) &&
+	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == NVIDIA_MAJOR;
 }
 
 static void drop_event(struct daemon *d, const struct task *task, struct fence *fence)

@@ -32,6 +32,21 @@
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
+/*
+ * Is it a task's page? Without the seals the client could cut the memory away under us. They come
+ * first: a file that has none may be of a user's own file system, which answers when it likes.
+ */
+static bool is_page(int fd, uint64_t *inode)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size != RTXG_PAGE_SIZE)
+		return false;
+	*inode = st.st_ino;
+	return true;
+}
+
 /* A page of our own, or the one that the task had under a host before us. */
 static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page **page,
 		    uint64_t *inode, char *why, size_t size)
@@ -40,11 +55,7 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 	void *map;
 
 	if (takeover) {
-		int seals = fcntl(*fd, F_GET_SEALS);
-
-		/* Without the seals the client could cut the memory away under us. */
-		if (seals < 0 || (seals & SEALS) != SEALS || fstat(*fd, &st) ||
-		    st.st_size != RTXG_PAGE_SIZE) {
+		if (!is_page(*fd, inode)) {
 			snprintf(why, size,
 				 "the descriptor that came with takeover is not a task's page");
 			return -EINVAL;
@@ -63,7 +74,8 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 			return error;
 		}
 	}
-	*inode = fstat(*fd, &st) ? 0 : st.st_ino;
+	if (!takeover)
+		*inode = fstat(*fd, &st) ? 0 : st.st_ino;
 	map = mmap(NULL, RTXG_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (map == MAP_FAILED) {
 		snprintf(why, size, "the task's page cannot be mapped: %s", strerrordesc_np(errno));
@@ -264,7 +276,6 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	struct vgpu *vgpu = NULL;
 	uint64_t inode = 0;
 	struct task *task;
-	struct stat st;
 	uint32_t id;
 
 	error = may_open(c, takeover, fd, why, sizeof(why));
@@ -276,8 +287,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	if (error)
 		return refuse(c, error, why, NULL);
 	/* Under the daemon before, another client than the task may have said where it belongs. */
-	placed = takeover && !fstat(fd, &st) &&
-		 keep_claim(d, c->pid, (uint64_t)st.st_ino, &vgpu, &params);
+	placed = takeover && is_page(fd, &inode) && keep_claim(d, c->pid, inode, &vgpu, &params);
 	if (!placed)
 		vgpu = task_vgpu(c, r, why, sizeof(why), &error);
 	if (vgpu)
