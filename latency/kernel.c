@@ -253,7 +253,10 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 
 			c->cpu = (unsigned int)cpu;
 			c->own_pid = -1;
-			c->quiet_ns = p->rodata->stack_ns;
+			/* With a threshold the stack of the one that passes it is wanted. */
+			c->quiet_ns = wants->break_ns && !p->rodata->preemptible
+					      ? 0
+					      : p->rodata->stack_ns;
 			c->kept_ns = wants->break_ns / 8 * 7;
 			c->watched = watches(wants, cpu);
 			c->place = c->watched ? place++ : 0;
