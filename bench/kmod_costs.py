@@ -126,7 +126,10 @@ TABLES = {
     "A SCHED_DEADLINE owner sees its kernel of 5 ms, beside another that computes for 200 ms": (
         ("deadline_owner_beside_fifo", "the module, the other is FIFO 90"),
         ("deadline_owner_beside_a_later_deadline", "the module, the other has a later deadline"),
-        ("deadline_owner_by_chain_beside_a_later_deadline", "the driver's thread holds an rt_mutex, the other has a later deadline"),
+        (
+            "deadline_owner_by_chain_beside_a_later_deadline",
+            "the driver's thread holds an rt_mutex, the other has a later deadline",
+        ),
     ),
     "Priority inversions that rtxg-irq -i measures": (
         ("inversions_of_a_job_kept_sum", "that job, tasklets as the kernel runs them: sum"),

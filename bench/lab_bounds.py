@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Random task sets that need nearly all that the analysis admits, simulated by the million: how many
-jobs were late, how near one came to its bound, and whether a bound was passed.
+"""Random task sets that need nearly all that the analysis admits, simulated by the million: how
+many jobs were late, how near one came to its bound, and whether a bound was passed.
 
-In parts of 100 000 sets, each with a seed of its own.  A record keeps the counts of each part, so that
-a run goes on where another one ended.  Two kinds of sets:
+In parts of 100 000 sets, each with a seed of its own. A record keeps the counts of each part, so
+that a run goes on where another one ended. Two kinds of sets:
 
 - `cpu`: periodic jobs that need all of 2 to 4 CPUs, without overheads;
-- `gpu`: beside them jobs that ask for a GPU under the k-FMLP, with interrupts of 0.4 to 1 ms in all,
-  each of which stops a job that runs, on its CPU, for as long as it takes.
+- `gpu`: beside them jobs that ask for a GPU under the k-FMLP, with interrupts of 0.4 to 1 ms in
+  all, each of which stops a job that runs, on its CPU, for as long as it takes.
 
 Global EDF, each job takes its worst case.  The bounds are those of rtxg.fast, which tests hold
 against the exact ones.  Prints a line a part and a kind, and exits with 1 if a bound was passed.
@@ -38,12 +38,12 @@ PERIODS = np.array([2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 18, 20, 24, 30])
 #: Of a set.
 MOST_TASKS, MOST_GPUS = 12, 2
 NEVER = 1 << 60
-#: Phases of a job: before it asks for a GPU, waiting for one, on a CPU with it, on the GPU, until the
-#: interrupt is over, and after that.  Jobs without a GPU have the first one alone.
+#: Phases of a job: before it asks for a GPU, waiting for one, on a CPU with it, on the GPU, until
+#: the interrupt is over, and after that. Jobs without a GPU have the first one alone.
 BEFORE, WAITING, HOLDING, ON_GPU, STRIKING, AFTER = range(6)
 
 
-# Jobs without a GPU --------------------------------------------------------------------------------
+# Jobs without a GPU -------------------------------------------------------------------------------
 
 
 @njit
@@ -69,7 +69,7 @@ def _draw(cpus, count, cost, period, first):
 
 @njit
 def _lateness(cpus, count, cost, period, first, horizon, late):
-    """Global EDF from time 0 to ``horizon``: the greatest lateness of each task's jobs, in ``late``."""
+    """Global EDF from time 0 to ``horizon``: each task's greatest lateness, in ``late``."""
     done = np.zeros(count, np.int64)  # jobs that have ended
     spent = np.zeros(count, np.int64)  # of the first one that has not
     key = np.empty(count, np.int64)
@@ -126,7 +126,8 @@ def search_cpu(sets, seed, share):
         _draw(cpus * share_of_cpus, count, cost, period, first)
         bound = np.zeros(MOST_TASKS)
         bounded = _cluster(
-            count, cpus, 0, cost[:count].astype(np.float64), zeros, zeros, period[:count].astype(np.float64),
+            count, cpus, 0, cost[:count].astype(np.float64), zeros, zeros,
+            period[:count].astype(np.float64),
             none, zeros, 1, o, 0, 2, 2, True, False, bound, scratch, chosen,
         )  # fmt: skip
         if not bounded:
@@ -142,12 +143,13 @@ def search_cpu(sets, seed, share):
     return admitted, seen, passed, worst
 
 
-# Jobs with a GPU, and interrupts -------------------------------------------------------------------
+# Jobs with a GPU, and interrupts ------------------------------------------------------------------
 
 
 @njit
 def _shared_lateness(
-    cpus, gpus, count, before, inside, on_gpu, after, calls, period, first, strike, victims, horizon, late
+    cpus, gpus, count, before, inside, on_gpu, after, calls, period, first, strike, victims,
+    horizon, late
 ):  # fmt: skip
     """The same where tasks with ``calls`` ask for a GPU once a job.
 
@@ -278,7 +280,9 @@ def _shared_lateness(
 
 
 @njit
-def _admits(cpus, gpus, count, costs, period, users, calls, top, bottom, forget, bound, scratch, chosen):
+def _admits(
+    cpus, gpus, count, costs, period, users, calls, top, bottom, forget, bound, scratch, chosen
+):
     """Whether lateness is bounded, and the bounds.  ``forget``: what the analysis is not told, for
     tests that see it fail: 1 the interrupts, 2 the waits for a GPU."""
     o = (0.0, 0.0, 0.0, 0.0, top, bottom, 0.0, 0.0, 0.0, 0.0, 1e12)
@@ -286,7 +290,8 @@ def _admits(cpus, gpus, count, costs, period, users, calls, top, bottom, forget,
         o = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1e12)
     bound[:] = 0.0
     return _cluster(
-        count, cpus, 0 if forget == 2 else gpus, costs[0], costs[1], costs[2], period[:count].astype(np.float64),
+        count, cpus, 0 if forget == 2 else gpus, costs[0], costs[1], costs[2],
+        period[:count].astype(np.float64),
         users, np.zeros(count), calls, o, 1, 2, 2, True, True, bound, scratch, chosen,
     )  # fmt: skip
 
@@ -299,7 +304,11 @@ def search_gpu(sets, seed, share, forget):
     on_gpu, after = np.zeros(MOST_TASKS, np.int64), np.empty(MOST_TASKS, np.int64)
     calls, users = np.zeros(MOST_TASKS, np.int64), np.zeros(MOST_TASKS, np.int64)
     period, first = np.empty(MOST_TASKS, np.int64), np.empty(MOST_TASKS, np.int64)
-    late, costs, bound = np.empty(MOST_TASKS, np.int64), np.zeros((3, MOST_TASKS)), np.zeros(MOST_TASKS)
+    late, costs, bound = (
+        np.empty(MOST_TASKS, np.int64),
+        np.zeros((3, MOST_TASKS)),
+        np.zeros(MOST_TASKS),
+    )
     scratch, chosen = np.empty((SCRATCH, MOST_TASKS)), np.empty(MOST_TASKS, np.int64)
     admitted, seen, passed, worst = 0, 0, 0, 0.0
     for _ in range(sets):
@@ -321,7 +330,21 @@ def search_gpu(sets, seed, share, forget):
             costs[0, i] = before[i] + after[i] + calls[i] * inside[i]
             costs[1, i] = calls[i] * (on_gpu[i] + strike)
             costs[2, i] = calls[i] * (inside[i] + on_gpu[i] + strike)
-        if not _admits(cpus, gpus, count, costs, period, users, eta, top, bottom, forget, bound, scratch, chosen):
+        if not _admits(
+            cpus,
+            gpus,
+            count,
+            costs,
+            period,
+            users,
+            eta,
+            top,
+            bottom,
+            forget,
+            bound,
+            scratch,
+            chosen,
+        ):
             continue
         # Longer jobs, one task after the other, for as long as the analysis says yes.
         start = np.random.randint(count)
@@ -330,12 +353,40 @@ def search_gpu(sets, seed, share, forget):
             step = 1 << np.random.randint(3, 9)
             while step:
                 costs[0, i] += step
-                if _admits(cpus, gpus, count, costs, period, users, eta, top, bottom, forget, bound, scratch, chosen):
+                if _admits(
+                    cpus,
+                    gpus,
+                    count,
+                    costs,
+                    period,
+                    users,
+                    eta,
+                    top,
+                    bottom,
+                    forget,
+                    bound,
+                    scratch,
+                    chosen,
+                ):
                     before[i] += step
                 else:
                     costs[0, i] -= step
                 step //= 2
-        if not _admits(cpus, gpus, count, costs, period, users, eta, top, bottom, forget, bound, scratch, chosen):
+        if not _admits(
+            cpus,
+            gpus,
+            count,
+            costs,
+            period,
+            users,
+            eta,
+            top,
+            bottom,
+            forget,
+            bound,
+            scratch,
+            chosen,
+        ):
             continue
         admitted += 1
         _shared_lateness(
@@ -351,7 +402,7 @@ def search_gpu(sets, seed, share, forget):
     return admitted, seen, passed, worst
 
 
-# Parts ---------------------------------------------------------------------------------------------
+# Parts --------------------------------------------------------------------------------------------
 
 
 def run_part(kind: str, number: int) -> dict[str, object]:
@@ -374,7 +425,9 @@ def summed(parts: dict[str, dict]) -> dict[str, object]:
         key: sum(part[key] for part in parts.values())
         for key in ("sets", "with_a_bound", "late_tasks", "bounds_passed")
     }
-    found["closest"] = max((float(str(p["closest"]).replace("infinite", "inf")) for p in parts.values()), default=0.0)
+    found["closest"] = max(
+        (float(str(p["closest"]).replace("infinite", "inf")) for p in parts.values()), default=0.0
+    )
     return found
 
 
@@ -382,7 +435,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=1_000_000, help="of each kind (1000000)")
     parser.add_argument("--kinds", default=",".join(KINDS), help="with commas (all)")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="record to go on with, and to write")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="record to go on with, and to write"
+    )
     options = parser.parse_args()
     kept: dict = {"command": "bench/lab_bounds.py", "part": PART, "parts": {}}
     if options.keep and options.keep.exists():

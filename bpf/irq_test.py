@@ -93,7 +93,7 @@ def main() -> int:
             fail(f"irq {number}: {entry['entries']} seen, the kernel counted {counted}")
         if entry["name"] and entry["name"] not in after[number][1]:
             fail(f"irq {number}: called {entry['name']}, /proc/interrupts says {after[number][1].strip()}")
-        # no more than one handler of an interrupt runs when the end of handlers is not counted any more
+        # no more than one handler runs when the end of handlers is not counted any more
         if sum(entry["handler_slots"]) not in (entry["entries"], entry["entries"] - 1):
             fail(f"irq {number}: {entry['entries']} entries, {sum(entry['handler_slots'])} in the histogram")
         if sum(entry["latency_slots"]) != entry["ran"] or entry["ran"] > entry["woken"]:

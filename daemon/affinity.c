@@ -198,7 +198,9 @@ int affinity_set(uint32_t number, const struct rtxg_keepoff_cpus *cpus)
 		return -errno;
 	n = write(fd, list, length);
 	if (n < 0)
-		/* What may be opened and not be written: the kernel's EIO until 6.14, then EPERM. */
+		/*
+		 * What may be opened and not be written: the kernel's EIO until 6.14, then EPERM.
+		 */
 		error = errno == EPERM ? -EIO : -errno;
 	close(fd);
 	return error;

@@ -28,7 +28,7 @@ int affinity_name(uint32_t number, char name[AFFINITY_NAME]);
 /* Whether it is one of the PCI device's, whose address is as 0000:41:00.0. */
 bool affinity_of_device(uint32_t number, const char *address);
 int affinity_get(uint32_t number, struct rtxg_keepoff_cpus *cpus);
-/* -EIO: the kernel lets nobody send it elsewhere. */
+/* -EIO: the kernel refuses to send it elsewhere. */
 int affinity_set(uint32_t number, const struct rtxg_keepoff_cpus *cpus);
 
 #endif

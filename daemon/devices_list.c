@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * devices_list.c - the process that asks the drivers of OpenCL for their devices. It gives up first
- * what the daemon may: it is nobody, in the groups that device files are for. Drivers are what
- * /etc/OpenCL names. They may hang, crash, close what is not theirs, or leave processes behind. So a
- * child loads them, and this process waits for it no longer than some seconds, ends it with all that
- * it has started, and removes what it has written.
+ * what the daemon may: it is the user nobody, in the groups that device files are for. Drivers are
+ * what /etc/OpenCL names. They may hang, crash, close what is not theirs, or leave processes
+ * behind. So a child loads them, and this process waits for it no longer than some seconds, ends it
+ * with all that it has started, and removes what it has written.
  *
  * May not: run in the daemon's own process; load a driver but in the child.
  */

@@ -30,7 +30,7 @@
 
 struct interrupt {
 	bool used;
-	bool fixed; /* the kernel lets nobody move it */
+	bool fixed; /* the kernel refuses to move it */
 	int error;  /* errno: why it could not be moved last; the next sample tries it */
 	uint32_t number;
 	char name[AFFINITY_NAME];
@@ -132,7 +132,9 @@ static bool set_interrupt(struct interrupt *interrupt)
 	char name[AFFINITY_NAME];
 	int error = affinity_name(interrupt->number, name);
 
-	/* One that nobody handles just now, as a driver asks for it again, is still the device's. */
+	/*
+	 * One without a handler just now, as a driver asks for it again, is still the device's.
+	 */
 	if (!error && *name && strcmp(name, interrupt->name))
 		error = -ENOENT;
 	if (!error)
@@ -153,7 +155,7 @@ static bool set_interrupt(struct interrupt *interrupt)
 	if (-error != interrupt->error && error)
 		fprintf(stderr, "rtxgd: interrupt %u (%s) stays where it is: %s\n",
 			interrupt->number, interrupt->name,
-			error == -EIO ? "the kernel lets nobody move it" : strerror(-error));
+			error == -EIO ? "the kernel refuses to move it" : strerror(-error));
 	interrupt->fixed = error == -EIO;
 	interrupt->error = -error;
 	return true;
@@ -316,7 +318,7 @@ void interrupts_doctor(const struct daemon *d, json_t *checks)
 		snprintf(why, sizeof(why), "; they cannot be looked for: %s",
 			 strerrordesc_np(irq.error));
 	} else if (stays && stays->fixed) {
-		snprintf(why, sizeof(why), "; the kernel lets nobody move %u of them, as %u (%s)",
+		snprintf(why, sizeof(why), "; the kernel refuses to move %u of them, as %u (%s)",
 			 fixed, stays->number, stays->name);
 		remedy = remedy_fixed;
 	} else if (stays) {
@@ -329,6 +331,6 @@ void interrupts_doctor(const struct daemon *d, json_t *checks)
 	affinity_list(&irq.wanted.off, off, sizeof(off));
 	report_check(checks, "interrupts", interrupts_wanted() && found && !*why, remedy,
 		     "%u interrupts are named by KeepOffInterrupts=, %u are kept off CPUs %s now; "
-		     "others have set them %u times meanwhile%s",
+		     "others have set them %u times since%s",
 		     found, away, *off ? off : "(KeepOffCPUs= names none)", others, why);
 }

@@ -105,12 +105,12 @@ int rtx_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how
 
 /*
  * how: RTX_SYNC_NOTIFY foresees. Where all but one of the last five uses took equally long (within
- * 10 us), a wait sleeps until about the end that is foreseen, and the interrupt still ends the sleep.
- * RTX_FORESEE_LOOK wakes shortly before it, looks at the word for 10 us at most and 4 us on average,
- * and sleeps again if it has not come: the thread goes on some microseconds after the end and not
- * after the way of an interrupt. RTX_FORESEE_SLEEP wakes shortly after it, and looks for 3 us at most
- * and 1 us on average: somewhat later, for less CPU time. Uses of lengths that differ, and those that
- * several threads wait for, are waited for as without.
+ * 10 us), a wait sleeps until about the end that is foreseen, and the interrupt still ends the
+ * sleep. RTX_FORESEE_LOOK wakes shortly before it, looks at the word for 10 us at most and 4 us on
+ * average, and sleeps again if it has not come: the thread goes on some microseconds after the end
+ * and not after the way of an interrupt. RTX_FORESEE_SLEEP wakes shortly after it, and looks for 3
+ * us at most and 1 us on average: somewhat later, for less CPU time. Uses of lengths that differ,
+ * and those that several threads wait for, are waited for as without.
  */
 enum rtx_foresee {
 	RTX_FORESEE_OFF,

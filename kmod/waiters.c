@@ -84,7 +84,7 @@ static unsigned int wake_first(struct rtxg_waiters *waiters, u64 sequence, unsig
 
 unsigned int rtxg_waiters_wake_locked(struct rtxg_waiters *waiters)
 {
-	/* Of most interrupts nobody is told: that is to cost little. */
+	/* Most interrupts have no waiter: that is to cost little. */
 	return waiters->count ? wake_first(waiters, U64_MAX, UINT_MAX) : 0;
 }
 

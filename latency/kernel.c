@@ -205,8 +205,8 @@ struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason
 	k->by_itself =
 		wants->alone && p->rodata->sleeper && (wants->real_time || !p->rodata->preemptible);
 	/*
-	 * A program at the end of the timer's interrupt makes each wake-up later. With a threshold the one
-	 * that passes it is the last, and to know what made it late is all.
+	 * A program at the end of the timer's interrupt makes each wake-up later. With a threshold
+	 * the one that passes it is the last, and to know what made it late is all.
 	 */
 	k->timer_ends = !k->by_itself || wants->break_ns;
 	p->rodata->timer_ends = k->timer_ends;
@@ -481,7 +481,9 @@ static unsigned int copy_bank(struct kernel *k, const struct latency_control *c,
 	const struct latency_wake *wake = &capture->wake;
 	bool alone = c->expected_ns != 0;
 
-	/* what the recorder has is of a cycle before: nothing happened in this one but its wake-up */
+	/*
+	 * what the recorder has is of a cycle before: nothing happened in this one but its wake-up
+	 */
 	if (alone && c->begun_ns[bank] != capture->expected_ns)
 		head = 0;
 	first = head < LATENCY_RING ? 0 : head - LATENCY_RING;

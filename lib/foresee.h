@@ -5,7 +5,8 @@
  *
  * The GPU's stamps say how long a use took, by a clock that runs apart from ours by an unknown
  * difference. So one number is learned instead: how far ahead of the foreseen stamp to ask for the
- * wake-up. It takes in the difference of the clocks, how late the machine's timers are, and a margin.
+ * wake-up. It takes in the difference of the clocks, how late the machine's timers are, and a
+ * margin.
  */
 #ifndef RTX_LIB_FORESEE_H
 #define RTX_LIB_FORESEE_H
@@ -44,7 +45,9 @@ struct foresee_use {
 
 /* Zero: nothing is known, and it looks. */
 struct foresee {
-	/* Wakes shortly after the end rather than before it, so that it looks as seldom as it may. */
+	/*
+	 * Wakes shortly after the end rather than before it, so that it looks as seldom as it may.
+	 */
 	bool sleeps;
 	bool met;		      /* sleeps: has woken before an end */
 	unsigned int late;	      /* sleeps: uses since then */

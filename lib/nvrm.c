@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * nvrm.c - GPUs and timelines that are open, and which values are armed (rtxg_nvrm.h). May not: wait,
- * speak to the driver (nvrm_gpu.c does), or touch a page of a host.
+ * nvrm.c - GPUs and timelines that are open, and which values are armed (rtxg_nvrm.h). May not:
+ * wait, speak to the driver (nvrm_gpu.c does), or touch a page of a host.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nvrm_clients.h - the GPUs that this process has open for waits: one client of the driver for each,
- * however many handles there are. Not installed.
+ * nvrm_clients.h - the GPUs that this process has open for waits: one client of the driver for
+ * each, however many handles there are. Not installed.
  */
 #ifndef RTX_LIB_NVRM_CLIENTS_H
 #define RTX_LIB_NVRM_CLIENTS_H

@@ -29,14 +29,18 @@ struct nvrm_channel {
 	int event;			    /* becomes readable by interrupts; -1: not open */
 };
 
-/* What the channels of one handle lie in: whole pages of this process, which children do not get. */
+/*
+ * What the channels of one handle lie in: whole pages of this process, which children do not get.
+ */
 struct nvrm_memory {
 	uint32_t handle;
 	uint8_t *pages;	 /* words that streams write, then rings, USERD, methods and fences */
 	uint64_t at;	 /* for the GPU */
 	int words_fd;	 /* memfd; -1: none */
 	bool words_stay; /* CUDA does not forget them: nothing else may come to their address */
-	/* for the host of the program's tasks: interrupts are another's if they wake us; -1: none */
+	/*
+	 * for the host of the program's tasks: interrupts are another's if they wake us; -1: none
+	 */
 	int host_event;
 	uint32_t host_event_handle;
 };

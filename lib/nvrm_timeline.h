@@ -35,7 +35,9 @@ struct rtx_timeline {
 	uint64_t payloads;
 	uint64_t next_at; /* when next was given */
 
-	/* The last wait, whose stamp may come after the word; and what is foreseen of the next one. */
+	/*
+	 * The last wait, whose stamp may come after the word; and what is foreseen of the next one.
+	 */
 	struct foresee foresee;
 	struct foresee_use last;
 	uint32_t last_place;
@@ -84,7 +86,9 @@ static inline bool timeline_reached(const struct rtx_timeline *t, uint32_t value
 
 /* Interrupts are asked for from now on. Called with t->lock held. */
 int rtx_lib_timeline_event(struct rtx_timeline *t);
-/* -EAGAIN: no place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held. */
+/*
+ * -EAGAIN: no place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held.
+ */
 int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value);
 
 #endif

@@ -3,8 +3,9 @@
  * nvrm_wait.c - waiting for a timeline's value (rtxg_nvrm.h). May not: speak to the driver but to
  * sleep, or open and close anything.
  *
- * Of a word that the GPU writes nothing is believed but its value: whoever waits reads it again after
- * each interrupt and after each LOOK_AGAIN_MS, so that a lost interrupt costs time and nothing else.
+ * Of a word that the GPU writes nothing is believed but its value: a waiter reads it again
+ * after each interrupt and after each LOOK_AGAIN_MS, so that a lost interrupt costs time and
+ * nothing else.
  */
 #include <sched.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * nvrm_steps.c - where the time of rtx_nvrm_init goes: each system call of the set-up with the median
- * of its time, in the order in which they come. Needs NVIDIA's driver, and no CUDA.
+ * nvrm_steps.c - where the time of rtx_nvrm_init goes: each system call of the set-up with the
+ * median of its time, in the order in which they come. Needs NVIDIA's driver, and no CUDA.
  *
  *     nvrm_steps [RUNS] [DEVICE]
  */

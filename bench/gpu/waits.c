@@ -12,17 +12,17 @@
  * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
  * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
  * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
- * the one that looks 41. The ways take turns, --rounds of --runs each after 20 that are not counted;
- * --only leaves those whose name has that part, and may be given again. --trace prints as many single
- * waits of NOTIFY that foresees: when the launch was made, by the GPU's clock the word came, it was
- * seen, the wait ended. "timer" is no wait for a GPU: how late a timer of that length wakes the same
- * thread.
+ * the one that looks 41. The ways take turns, --rounds of --runs each after 20 that are not
+ * counted; --only leaves those whose name has that part, and may be given again. --trace prints as
+ * many single waits of NOTIFY that foresees: when the launch was made, by the GPU's clock the word
+ * came, it was seen, the wait ended. "timer" is no wait for a GPU: how late a timer of that length
+ * wakes the same thread.
  *
  * --init opens and closes rtxg's channel so often and prints how long it took, by tenths in their
- * order: before the process has CUDA, with CUDA, with contexts, after all kernels, and while another
- * handle of the GPU is open. --unregister gives a stream a kernel of 20 ms and a write to a page of
- * the host behind it, lets CUDA forget the page at once, and prints how long that took and whether the
- * write had come by then.
+ * order: before the process has CUDA, with CUDA, with contexts, after all kernels, and while
+ * another handle of the GPU is open. --unregister gives a stream a kernel of 20 ms and a write to a
+ * page of the host behind it, lets CUDA forget the page at once, and prints how long that took and
+ * whether the write had come by then.
  *
  * It loads CUDA when it runs, and needs librtxg.
  */

@@ -48,7 +48,7 @@ static void learn(struct rtxg_keepoff_interrupt *interrupt, const struct rtxg_ke
 
 	if (moved && rtxg_keepoff_same(&interrupt->moved, now))
 		return;
-	/* The kernel sends an interrupt elsewhere whose last CPU goes: that is nobody's wish. */
+	/* The kernel itself sends an interrupt elsewhere whose last CPU goes offline. */
 	if (moved && !rtxg_keepoff_meet(&interrupt->moved, &rule->online)) {
 		rtxg_keepoff_set(interrupt, now);
 		return;

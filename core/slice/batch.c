@@ -243,9 +243,10 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 
 /*
  * All that the owner has to do is about to end, so the next one is let go beside it already: that
- * takes the driver longer than a change-over, and the engine would be idle meanwhile. It is not done
- * where one runs beside the owner already, for slices are set for two of them (most_enabled()). One
- * that wakes up afterwards runs beside both until the step ends, as it does in a change-over.
+ * takes the driver longer than a change-over, and the engine would be idle meanwhile. It is not
+ * done where one runs beside the owner already, for slices are set for two of them
+ * (most_enabled()). One that wakes up afterwards runs beside both until the step ends, as it does
+ * in a change-over.
  */
 static void look_who_is_early(struct rtxg_slice *s)
 {

@@ -773,7 +773,8 @@ def what_would_fix(
     base = {"interrupts": analysis.interrupts, "overheads": analysis.overheads, "lock": lock, **options}
 
     def succeeds(what: str, candidate: TaskSet) -> bool:
-        return analyze(candidate, **base, progress=lambda step: progress(f"with {what}: {step}")).schedulable
+        told = analyze(candidate, **base, progress=lambda step: progress(f"with {what}: {step}"))
+        return told.schedulable
 
     unassigned = tuple(replace(t, cluster=None) for t in taskset)
     platform = taskset.platform

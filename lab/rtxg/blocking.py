@@ -104,7 +104,7 @@ _SHARED_OUT = 10
 
 def _even_queues(lengths: Sequence[Fraction], k: int) -> Fraction:
     """The shortest queue of a good assignment, often the best: each request, the longest first, goes to
-    the shortest queue; then the shortest queue and another one share their requests anew, or where
+    the shortest queue; then the shortest queue and another one share their requests again, or where
     these are many the shortest of them, for as long as that makes the shorter of the two longer."""
     sizes, scale = whole(lengths)
     queues: list[list[int]] = [[] for _ in range(k)]

@@ -37,7 +37,9 @@ def _serve(device: int, silent: int) -> None:
             body = struct.pack("IIIIHHIIHHI7I", 7, 31, 4096, 0, 1, 1, 4096, 1, 1, 0, 0, *[0] * 7)
         elif opcode == GETATTR:
             # What it says holds for ever.
-            attributes = struct.pack("6Q10I", 1, 4096, 8, 0, 0, 0, *[0] * 3, 0o100666, 1, 0, 0, 0, 512, 0)
+            attributes = struct.pack(
+                "6Q10I", 1, 4096, 8, 0, 0, 0, *[0] * 3, 0o100666, 1, 0, 0, 0, 512, 0
+            )
             body = struct.pack("QII", 1 << 30, 0, 0) + attributes
         elif opcode == OPEN:
             body = struct.pack("QII", 1, 0, 0)

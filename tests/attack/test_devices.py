@@ -106,8 +106,15 @@ def test_the_name_of_a_device_is_taken_at_once(stage: Stage) -> None:
     environment = stage.daemon.environment | {"POCL_CACHE_DIR": str(cache)}
 
     def run(*words: str) -> Any:
-        done = subprocess.run([*words, *command], env=environment, cwd="/", capture_output=True,
-                              text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [*words, *command],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         return [done.returncode, done.stderr]
 
     if not Path(command[0]).exists() or stage.run(VICTIM, run).result()[0]:
@@ -121,8 +128,8 @@ def test_the_name_of_a_device_is_taken_at_once(stage: Stage) -> None:
     assert known["listed"] == 0 or set(names(stage)) & set(known["names"]), (known, names(stage))
 
 
-def test_a_driver_that_takes_its_time_keeps_nobody_waiting(stage: Stage) -> None:
-    """It is loaded by nobody, without the daemon's environment, and what it prints is no name."""
+def test_a_driver_that_takes_its_time_keeps_no_other_waiting(stage: Stage) -> None:
+    """It is loaded as the user `nobody`, without the daemon's environment, and what it prints is no name."""
     folder = stage.daemon.folder
     words, note = put_driver(stage, "slow")
     stage.daemon.environment |= {"OCL_ICD_VENDORS": str(folder), "LD_PRELOAD_TEST": "a secret"}
@@ -152,7 +159,9 @@ def test_a_driver_that_takes_its_time_keeps_nobody_waiting(stage: Stage) -> None
             assert int(rest, 16) == 0, line
         if key == "NoNewPrivs":
             assert rest.strip() == "1", line
-    assert not [line for line in lines if line.startswith(("OCL_ICD", "LD_PRELOAD", "RTXG_"))], lines
+    assert not [line for line in lines if line.startswith(("OCL_ICD", "LD_PRELOAD", "RTXG_"))], (
+        lines
+    )
     assert names(stage) == ["0"]
 
 

@@ -17,7 +17,9 @@ from users import ATTACKER, Connection, Stage, become
 LONGEST_S = 3.0
 
 
-def start(stage: Stage, silent: int, what: Callable[[Connection, int, Callable[[], None]], None]) -> None:
+def start(
+    stage: Stage, silent: int, what: Callable[[Connection, int, Callable[[], None]], None]
+) -> None:
     """Run it as the attacker, with a file that is silent."""
     stage.daemon.start(mode="--system")
     path, place = stage.daemon.socket, stage.daemon.folder / "held"
@@ -38,9 +40,17 @@ def start(stage: Stage, silent: int, what: Callable[[Connection, int, Callable[[
         pytest.skip("no file system of one's own here")
 
 
-@pytest.mark.parametrize("request_", [b'{"op": "open", "takeover": 1}', b'{"op": "fence-event", "lane": 0}',
-                                      b'{"op": "fence", "lane": 0, "offset": 0}'])
-def test_a_file_that_does_not_say_what_it_is_delays_no_other_user(stage: Stage, request_: bytes) -> None:
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b'{"op": "open", "takeover": 1}',
+        b'{"op": "fence-event", "lane": 0}',
+        b'{"op": "fence", "lane": 0, "offset": 0}',
+    ],
+)
+def test_a_file_that_does_not_say_what_it_is_delays_no_other_user(
+    stage: Stage, request_: bytes
+) -> None:
     """As a page, as an event, as a fence."""
 
     def what(connection: Connection, file: int, go: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Interrupts off the CPUs of critical tasks (KeepOffInterrupts=, KeepOffCPUs=).
 
-Files stand in for the kernel's, in a name space of the daemon's own, so that no machine's interrupts matter; two tests take
-interrupts of the machine's own. Root is needed for both.
+Files stand in for the kernel's, in a name space of the daemon's own, so that no machine's
+interrupts matter; two tests take interrupts of the machine's own. Root is needed for both.
 """
 
 from __future__ import annotations
@@ -40,7 +40,17 @@ class Machine:
         self.add(8, "other,gpu-copy", "5")
         self.add(9, "disk", "0-7")
         self.online.write_text("0-7\n")
-        self.prefix = ("unshare", "--mount", "--propagation", "private", "sh", "-c", STAND_INS, "sh", str(self.folder))
+        self.prefix = (
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            STAND_INS,
+            "sh",
+            str(self.folder),
+        )
 
     def add(self, number: int, name: str, cpus: str) -> None:
         """An interrupt."""
@@ -122,7 +132,10 @@ def test_stay_for_an_ordinary_program(daemon: Daemon, machine: Machine) -> None:
             machine.reload(names, cpus)
             (pid,) = [t["pid"] for t in daemon.tasks() if t["pid"] != program.pid]
             before = daemon.tasks()[0]["engines"][0]["launches"]
-            wait_for("it works", lambda before=before: daemon.tasks()[0]["engines"][0]["launches"] > before + 200)
+            wait_for(
+                "it works",
+                lambda before=before: daemon.tasks()[0]["engines"][0]["launches"] > before + 200,
+            )
             assert pid and machine.sent(*BEFORE)
 
 
@@ -150,7 +163,7 @@ def test_set_back_by_the_next_daemon(daemon: Daemon, machine: Machine) -> None:
     assert machine.sent(*BEFORE)
 
 
-def test_a_reload_sets_back_and_moves_anew(daemon: Daemon, machine: Machine) -> None:
+def test_a_reload_sets_back_and_moves_again(daemon: Daemon, machine: Machine) -> None:
     """Other CPUs, then none."""
     machine.start()
     with daemon.critical(30):
@@ -196,7 +209,9 @@ def test_interrupts_that_come_and_go(daemon: Daemon, machine: Machine) -> None:
     daemon.healthy()
 
 
-def test_another_drivers_interrupt_is_not_set_back_by_the_guard(daemon: Daemon, machine: Machine) -> None:
+def test_another_drivers_interrupt_is_not_set_back_by_the_guard(
+    daemon: Daemon, machine: Machine
+) -> None:
     """It has got the number since, and the same CPUs."""
     machine.start()
     with daemon.critical(30):
@@ -219,7 +234,7 @@ def test_cpus_that_are_not_online(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_by_the_device(daemon: Daemon, machine: Machine) -> None:
-    """Its address names all of its interrupts, whoever handles them."""
+    """Its address names all of its interrupts, whichever driver handles them."""
     if not Path("/sys/bus/pci/devices").is_dir():
         pytest.skip("there is no PCI bus here")
     device = machine.folder / "pci/0000:41:00.0"
@@ -246,7 +261,9 @@ def test_one_that_could_not_be_moved_is_moved_later(daemon: Daemon, machine: Mac
         wait_for("the doctor has nothing to say", lambda: _doctor(daemon)["ok"])
 
 
-@pytest.mark.parametrize("content", ["", "x", "7-4", "1,,2", "4-", "99999999999999999999", "0-1024", "5 6", "\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "x", "7-4", "1,,2", "4-", "99999999999999999999", "0-1024", "5 6", "\xff"]
+)
 def test_strange_content(daemon: Daemon, machine: Machine, content: str) -> None:
     """An interrupt whose CPUs cannot be read stays as it is."""
     machine.path(7).write_bytes(content.encode("latin-1"))
@@ -258,7 +275,9 @@ def test_strange_content(daemon: Daemon, machine: Machine, content: str) -> None
     daemon.healthy()
 
 
-@pytest.mark.parametrize("records", [b"\xff" * 8192, b"1 " * 4096, b"7 " + b"f" * 5000], ids=["bytes", "numbers", "long"])
+@pytest.mark.parametrize(
+    "records", [b"\xff" * 8192, b"1 " * 4096, b"7 " + b"f" * 5000], ids=["bytes", "numbers", "long"]
+)
 def test_a_journal_that_makes_no_sense(daemon: Daemon, machine: Machine, records: bytes) -> None:
     """Nothing is moved by it."""
     journal = Path(f"{daemon.socket}.raised")
@@ -290,12 +309,17 @@ def test_bad_lines(daemon: Daemon, line: str, said: str) -> None:
     path = daemon.write_config(f"[Daemon]\n{line}\n")
     done = subprocess.run(
         [BUILD / "daemon/rtxgd", "--check-config", "--config-root", daemon.folder / "root"],
-        env=daemon.environment, capture_output=True, text=True, timeout=60, check=False)
+        env=daemon.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1 and f"{path}:2: {line.split('=')[0]}=" in done.stderr, done.stderr
     assert said in done.stderr
 
 
-# --- the machine's own ---------------------------------------------------------------------------------------------------------
+# --- the machine's own ----------------------------------------------------------------------------
 
 
 def _interrupts() -> Iterator[tuple[int, str, Path]]:
@@ -350,7 +374,7 @@ def test_a_real_interrupt(daemon: Daemon, number: int) -> None:
         path.write_text(own)
 
 
-def test_a_real_interrupt_that_nobody_may_move(daemon: Daemon) -> None:
+def test_a_real_interrupt_that_the_kernel_refuses_to_move(daemon: Daemon) -> None:
     """As a disk's queue with a CPU of its own: it is said, and stays."""
     _cpus()
     found = _found(False)
@@ -364,6 +388,8 @@ def test_a_real_interrupt_that_nobody_may_move(daemon: Daemon) -> None:
     with daemon.critical(30):
         wait_for("it is said", lambda: f"as {number} ({name})" in _doctor(daemon)["detail"])
         row = _doctor(daemon)
-        assert not row["ok"] and "the kernel lets nobody move 1" in row["detail"] and row["remedy"], row
+        assert (
+            not row["ok"] and "the kernel refuses to move 1" in row["detail"] and row["remedy"]
+        ), row
         assert path.read_text() == own
     assert daemon.log.read_text().count(f"interrupt {number} ({name}) stays where it is") == 1

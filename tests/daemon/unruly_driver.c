@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * unruly_driver.c - a driver of OpenCL that has no device, says names all the same, and does what no
- * driver should. In a file beside it is one word of that, and there it notes as whom and with which
- * environment it runs.
+ * unruly_driver.c - a driver of OpenCL that has no device, says names all the same, and does what
+ * no driver should. In a file beside it is one word of that, and there it notes as which user and
+ * with which environment it runs.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -51,7 +51,9 @@ static void misbehave(const char *how)
 	} else if (!strcmp(how, "hang")) {
 		hang();
 	} else if (!strcmp(how, "child")) {
-		/* A helper of its own that stays, in a session of its own, with all that was open. */
+		/*
+		 * A helper of its own that stays, in a session of its own, with all that was open.
+		 */
 		if (fork() == 0) {
 			setsid();
 			prctl(PR_SET_NAME, "unruly-driver");

@@ -13,7 +13,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_sets import task, taskset
 
-from rtxg import NO_OVERHEADS, TABLE_III, Interrupts, Platform, TaskSet, analysis, analyze, what_would_fix
+from rtxg import (
+    NO_OVERHEADS,
+    TABLE_III,
+    Interrupts,
+    Platform,
+    TaskSet,
+    analysis,
+    analyze,
+    what_would_fix,
+)
 from rtxg.analysis import blocking_bounds
 from rtxg.tardiness import compliant_tardiness
 

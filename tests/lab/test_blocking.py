@@ -100,7 +100,7 @@ def test_many_requests_are_quick():
 
 
 def test_requests_that_spread_evenly_need_no_solver(monkeypatch):
-    """Each task of a set has others of its own: hundreds of searches were most of a verdict's time."""
+    """Each task of a set has others of its own: so many searches were most of a verdict's time."""
     import scipy.optimize
 
     monkeypatch.setattr(scipy.optimize, "milp", None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A million random task sets of each kind of bench/lab_bounds.py, simulated: no bound is passed, and
-the search can see one that is."""
+"""A million random task sets of each kind of bench/lab_bounds.py, simulated: no bound is passed,
+and the search can see one that is."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_record_has_a_million_sets_and_no_bound_passed(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", lab_bounds.KINDS)
-def test_a_part_made_anew_is_the_recorded_one(kind):
+def test_a_part_made_again_is_the_recorded_one(kind):
     kept = json.loads(RECORD.read_text(encoding="utf-8"))
     assert lab_bounds.run_part(kind, 0) == kept["parts"][kind]["0"]
 

@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 from cases import stopped  # noqa: E402
 from harness import Setup  # noqa: E402
 
-#: Prints the seconds of its jobs. Each second time one of the pair is stopped: the jobs end when one
-#: has been let go on.
+#: Prints the seconds of its jobs. Each second time one of the pair is stopped: the jobs end when
+#: one has been let go on.
 LOAD = """#!{python}
 import signal, sys, time
 from pathlib import Path
@@ -54,7 +54,7 @@ def set_up(tmp_path: Path, how: str = "pass") -> Setup:
 
 
 def test_one_is_stopped_and_the_other_is_timed(tmp_path):
-    """Without a stop 100 ms: twice as long is told of without an aim, and a fifth more is no success."""
+    """Without a stop 100 ms: twice as long has no aim, and a fifth more is no success."""
     setup = set_up(tmp_path)
     stopped.case_stopped(setup)
     lines = json.loads((tmp_path / "results.json").read_text())
@@ -75,9 +75,12 @@ def test_one_that_dies_ends_the_case(tmp_path):
 
 
 def test_a_stop_ends_with_the_program_running(tmp_path):
-    """However the measurement ends, nobody is left stopped: its end would be waited for in vain."""
+    """However the measurement ends, no program is left stopped: its end would be waited for in vain."""
     setup = set_up(tmp_path, "sys.exit(3)")
-    pair = [stopped.Tasks([str(setup.bin / "load"), way], 1, dict(os.environ)) for way in ("wait", "fence")]
+    pair = [
+        stopped.Tasks([str(setup.bin / "load"), way], 1, dict(os.environ))
+        for way in ("wait", "fence")
+    ]
     try:
         stopped.ms_of_second(pair, None)
         with pytest.raises(RuntimeError, match="has ended: status 3"):

@@ -24,8 +24,8 @@ struct fake_nvrm {
 	uint32_t fail_status;
 	bool lost; /* the GPU has fallen off the bus */
 	/*
-	 * Time in the place of the machine's, if it is not 0: it goes on by each look at the clock, and
-	 * in poll(). At end_at the GPU, whose clock runs apart, writes value to the word.
+	 * Time in the place of the machine's, if it is not 0: it goes on by each look at the clock,
+	 * and in poll(). At end_at the GPU, whose clock runs apart, writes value to the word.
 	 */
 	uint64_t clock, end_at, apart;
 	uint64_t timer_late, interrupt_late; /* how long after it is due a sleep ends */

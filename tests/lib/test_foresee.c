@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_foresee.c - what is foreseen of the next use, on a machine of numbers: uses have lengths, the
- * GPU's clock runs apart, timers and interrupts come late. Looks pay where lengths agree, and cost no
- * more than their share where they do not.
+ * test_foresee.c - what is foreseen of the next use, on a machine of numbers: uses have lengths,
+ * the GPU's clock runs apart, timers and interrupts come late. Looks pay where lengths agree, and
+ * cost no more than their share where they do not.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -132,8 +132,8 @@ static struct cost cost(enum rtx_foresee how)
 }
 
 /*
- * Beside the interrupt alone: one sleep more, which the interrupt of the use before ends at once, and
- * three calls for exact timers. The time that is looked for is what differs.
+ * Beside the interrupt alone: one sleep more, which the interrupt of the use before ends at once,
+ * and three calls for exact timers. The time that is looked for is what differs.
  */
 static void who_sleeps_is_as_cheap_as_the_interrupt(void **state)
 {

@@ -106,7 +106,7 @@ static void test_it_stays_where_no_other_cpu_is_online(void **state)
 	check(&model, CPUS(0xf0));
 }
 
-static void test_the_kernels_way_out_of_a_cpu_that_goes_is_nobodys_wish(void **state)
+static void test_the_kernels_way_out_of_a_cpu_that_goes_is_no_setting(void **state)
 {
 	struct rtxg_keepoff_rule rule = critical;
 	struct model model = { .now = CPUS(0x11) };
@@ -222,7 +222,7 @@ int main(void)
 		cmocka_unit_test(test_one_that_has_none_of_them_may_use_them_all),
 		cmocka_unit_test(test_cpus_that_are_not_online_do_not_count),
 		cmocka_unit_test(test_it_stays_where_no_other_cpu_is_online),
-		cmocka_unit_test(test_the_kernels_way_out_of_a_cpu_that_goes_is_nobodys_wish),
+		cmocka_unit_test(test_the_kernels_way_out_of_a_cpu_that_goes_is_no_setting),
 		cmocka_unit_test(test_what_another_has_set_is_its_own),
 		cmocka_unit_test(test_what_could_not_be_set_is_asked_for_again),
 		cmocka_unit_test(test_what_a_killed_host_left_is_found),

@@ -127,8 +127,8 @@ static void traces_of_today_are_read(void **state)
 }
 
 /*
- * What rtla writes: durations stand at the ends of what they are of, the thread says how late it was.
- * Two cycles; the second one is the later one.
+ * What rtla writes: durations stand at the ends of what they are of, the thread says how late it
+ * was. Two cycles; the second one is the later one.
  */
 static void a_trace_of_timerlat_says_by_itself_what_was_late(void **state)
 {

@@ -118,6 +118,15 @@ def gate(setup: Setup) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
     raise RuntimeError(f"the gate does not start: {done.stderr}")
 
 
+def end_gate(daemon: subprocess.Popen[bytes]) -> None:
+    """Ends rtxgd; one that does not end is killed."""
+    daemon.terminate()
+    try:
+        daemon.wait(10)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+
+
 def case_figure9(setup: Setup) -> None:
     """Vanilla, mutex, rtx by librtxg: 1 to 8 tasks of copy, kernel, copy (Linux-RTXG, figure 9)."""
     library = setup.program("librtxg.so.0", "lib")
@@ -168,11 +177,7 @@ def case_figure9(setup: Setup) -> None:
             found[tasks] = {k: float(np.median(v)) for k, v in times.items()}
             print(f"    {tasks} tasks: {found[tasks]} ms a job", flush=True)
     finally:
-        daemon.terminate()
-        try:
-            daemon.wait(10)
-        except subprocess.TimeoutExpired:
-            daemon.kill()
+        end_gate(daemon)
     for tasks, ms in found.items():
         aim = 1.02 if tasks <= 4 else 1.05
         setup.record(

@@ -19,10 +19,10 @@ import numpy as np
 
 from harness import Setup
 
-from .figures import MIB, Tasks, choose, gate
+from .figures import MIB, Tasks, choose, end_gate, gate
 
 JOBS, KERNEL_US, STOP_S = 100, 1000, 0.05
-#: how long the second task's jobs may take beside the stopped one, over those beside one that is not
+#: how long the second task's jobs may take beside the stopped one, over those beside one that runs
 WAYS = {"wait": None, "fence": 1.1, "notify": 1.1}
 
 
@@ -65,7 +65,7 @@ def ms_of_second(pair: list[Tasks], rng: random.Random | None) -> tuple[float, i
 
 
 def case_stopped(setup: Setup) -> None:
-    """A task is stopped right after its launch: jobs of the other one, told by wait, FENCE, NOTIFY."""
+    """A task is stopped after its launch: jobs of the other one, told by wait, FENCE, NOTIFY."""
     daemon, env = gate(setup)
     env = {**env, "LOAD_LIBRTXG": str(setup.program("librtxg.so.0", "lib"))}
     rounds, rng = (3 if setup.quick else 9), random.Random(1)
@@ -100,8 +100,4 @@ def case_stopped(setup: Setup) -> None:
                 rounds=rounds,
             )
     finally:
-        daemon.terminate()
-        try:
-            daemon.wait(10)
-        except subprocess.TimeoutExpired:
-            daemon.kill()
+        end_gate(daemon)

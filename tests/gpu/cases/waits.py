@@ -86,7 +86,9 @@ def torch_step(setup: Setup, waits: str | None) -> dict[str, float]:
     return {"step_ms": step, "cpu_ms": cpu}
 
 
-def example(setup: Setup, way: str, waits: str | None = None, deadline: bool = False) -> dict[str, float]:
+def example(
+    setup: Setup, way: str, waits: str | None = None, deadline: bool = False
+) -> dict[str, float]:
     """Response times of examples/cuda_task.cu, which waits that way; "cuda": what `waits` turns."""
     built = setup.bin / "cuda_task"
     lib = setup.program("librtxg.so.0", "lib")
@@ -107,7 +109,9 @@ def example(setup: Setup, way: str, waits: str | None = None, deadline: bool = F
         budget = ["-T", "500000", "-D", "10000000", "-P", "10000000"]
         command = ["chrt", "-R", "-d", *budget, "0", *command]
     environment |= turned(setup, waits)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment, check=False
+    )
     if done.returncode or "rtxg:" in done.stderr:
         said = done.stderr[-600:]
         raise RuntimeError(f"{' '.join(command)}: status {done.returncode}: {said}")
@@ -125,7 +129,8 @@ def case_waits(setup: Setup) -> None:
     for opened in (line for line in idle if "init" in line):
         first = opened["when"] == "before CUDA"
         setup.record(
-            f"figure 8: rtx_nvrm_init with a timeline{'' if first else ', ' + opened['when']}: median",
+            "figure 8: rtx_nvrm_init with a timeline"
+            f"{'' if first else ', ' + opened['when']}: median",
             "us",
             None,
             opened["open_us"]["p50"],
@@ -148,8 +153,16 @@ def case_waits(setup: Setup) -> None:
             ("NOTIFY's CPU time over CUDA's blocking event", cpu, 1.0),
             ("foreseen NOTIFY's wake-up over CUDA's blocking event", foreseen, NOTIFY_AIM),
             ("foreseen NOTIFY's CPU time over CUDA's blocking event", foreseen_cpu, 1.0),
-            ("NOTIFY's wake-up, asleep until the end foreseen, over CUDA's blocking event", asleep, NOTIFY_AIM),
-            ("NOTIFY's CPU time, asleep until the end foreseen, over CUDA's blocking event", asleep_cpu, 1.0),
+            (
+                "NOTIFY's wake-up, asleep until the end foreseen, over CUDA's blocking event",
+                asleep,
+                NOTIFY_AIM,
+            ),
+            (
+                "NOTIFY's CPU time, asleep until the end foreseen, over CUDA's blocking event",
+                asleep_cpu,
+                1.0,
+            ),
         ):
             middle = statistics.median(found.values())
             setup.record(
@@ -199,7 +212,8 @@ def case_waits(setup: Setup) -> None:
         own_step["cpu_ms"],
         other_step["cpu_ms"],
         "0.5 of CUDA's, and a step 1.1",
-        other_step["cpu_ms"] <= 0.5 * own_step["cpu_ms"] and other_step["step_ms"] <= 1.1 * own_step["step_ms"],
+        other_step["cpu_ms"] <= 0.5 * own_step["cpu_ms"]
+        and other_step["step_ms"] <= 1.1 * own_step["step_ms"],
         own=own_step,
         turned=other_step,
     )

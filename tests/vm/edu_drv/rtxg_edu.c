@@ -203,8 +203,8 @@ static irqreturn_t edu_ask(int irq, void *data)
 }
 
 /*
- * Lets through who waits, and holds the lock again: the kernel lends the thread what they have, also
- * before it runs. It must not end so, as nobody could give the lock back.
+ * Lets through who waits, and holds the lock again: the kernel lends the thread what they have,
+ * also before it runs. It must not end so, as the lock could not be given back then.
  */
 static void edu_pass(struct edu *edu)
 {

@@ -97,7 +97,9 @@ static void request(uint32_t form)
 	close(edu);
 }
 
-/* One interrupt that completes nothing, after which the driver's thread holds its lock or does not. */
+/*
+ * One interrupt that completes nothing, after which the driver's thread holds its lock or does not.
+ */
 static void run_driver_once(void)
 {
 	struct rtxg_edu_stats stats = {};
