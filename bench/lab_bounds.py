@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Random task sets that need nearly all that the analysis admits, simulated by the million: how
-many jobs were late, how near one came to its bound, and whether a bound was passed.
+"""Simulate random task sets that need nearly all that the analysis admits, by the million.
+
+How many jobs were late, how near one came to its bound, and whether a bound was passed.
 
 In parts of 100 000 sets, each with a seed of its own. A record keeps the counts of each part, so
 that a run goes on where another one ended. Two kinds of sets:
@@ -439,12 +440,21 @@ def main() -> int:
         "--keep", type=Path, metavar="FILE", help="record to go on with, and to write"
     )
     options = parser.parse_args()
-    kept: dict = {"command": "bench/lab_bounds.py", "part": PART, "parts": {}}
-    if options.keep and options.keep.exists():
-        kept = json.loads(options.keep.read_text(encoding="utf-8"))
+    if options.sets < PART or options.sets % PART:
+        parser.error(f"--sets {options.sets} are no whole parts; give a multiple of {PART}")
     for kind in options.kinds.split(","):
         if kind not in KINDS:
             parser.error(f"kind {kind} is unknown; there are {', '.join(KINDS)}")
+    kept: dict = {"command": "bench/lab_bounds.py", "part": PART, "parts": {}}
+    if options.keep and options.keep.exists():
+        try:
+            kept = json.loads(options.keep.read_text(encoding="utf-8"))
+            whole = kept["part"] == PART and isinstance(kept["parts"], dict)
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            parser.error(f"{options.keep} is no record of parts of {PART} sets; name another file")
+    for kind in options.kinds.split(","):
         parts = kept["parts"].setdefault(kind, {})
         for number in range(options.sets // PART):
             if str(number) in parts:

@@ -84,3 +84,23 @@ def test_a_record_is_gone_on_with(tmp_path, monkeypatch):
     assert kept["sums"]["gpu"]["sets"] == 3 * lab_bounds.PART
     assert kept["sums"]["gpu"]["bounds_passed"] == 1
     assert (run(3), asked[3:]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "remedy"),
+    [
+        ("--sets", "2000", "multiple of 100000"),
+        ("--sets", "-1", "multiple of 100000"),
+        ("--kinds", "tpu", "cpu, gpu"),
+        ("--keep", "{folder}/none.json", "another file"),
+    ],
+)
+def test_what_makes_no_search_is_refused(option, value, remedy, tmp_path, monkeypatch, capsys):
+    """A search of no set would have found no bound that is passed."""
+    (tmp_path / "none.json").write_text("[]")
+    value = value.format(folder=tmp_path)
+    monkeypatch.setattr(sys, "argv", ["lab_bounds.py", option, value])
+    with pytest.raises(SystemExit) as ended:
+        lab_bounds.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and value in said and remedy in said
