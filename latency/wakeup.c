@@ -21,6 +21,7 @@ int wakeup_interrupt(struct event *events, int count, const struct latency_wake 
 {
 	unsigned long long end = ~0ull, least_end = wake->waking_ns + least_ns;
 	const struct event *waking = NULL;
+	bool gives_way;
 	struct event e;
 	int at;
 
@@ -35,8 +36,12 @@ int wakeup_interrupt(struct event *events, int count, const struct latency_wake 
 	if (!waking || !wake->irq_ns || wake->irq_ns > wake->waking_ns ||
 	    wake->irq_end_ns > wake->waking_ns)
 		return count;
-	/* user code does not go on with preemption off: all is the interrupt's up to the switch */
-	if (end == ~0ull || (end > least_end && waking->syscall != EVENT_IN_USER))
+	/*
+	 * User code of a lower priority does not go on with preemption off: all is the interrupt's
+	 * up to the switch. That of another task may go on for as long as it likes.
+	 */
+	gives_way = waking->syscall == EVENT_IN_USER && waking->context_prio > wake->prio;
+	if (end == ~0ull || (end > least_end && !gives_way))
 		end = least_end;
 	e = (struct event){ .ns = wake->irq_ns,
 			    .type = EVENT_VECTOR,

@@ -160,6 +160,27 @@ static void user_code_keeps_no_preemption_off(void **state)
 	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 0);
 }
 
+static void user_code_of_a_higher_priority_goes_on(void **state)
+{
+	static const int prios[] = { 5, 9 }; /* the thread has 9 */
+
+	for (size_t i = 0; i < 2; i++) {
+		struct latency_wake wake = wake_of(1092);
+		struct event events[8];
+		struct blame b;
+		int count;
+
+		wake.other_prio = prios[i];
+		count = events_of(&wake, events);
+		events[0].syscall = EVENT_IN_USER;
+		count = wakeup_interrupt(events, count, &wake, 5000);
+		blame_of(events, count, &wake, 1093, &b);
+		assert_int_equal(part(&b, BLAME_TIMER)->ns, 5000);
+		assert_int_equal(part(&b, BLAME_HIGHER)->ns, 85000);
+		assert_int_equal(part(&b, BLAME_HIGHER)->pid, TASK);
+	}
+}
+
 static void an_earlier_timer_of_the_interrupt_is_a_part_of_it(void **state)
 {
 	struct latency_wake wake = wake_of(1010);
@@ -211,6 +232,7 @@ int main(void)
 		cmocka_unit_test(what_is_longer_than_the_shortest_way_is_not_the_timers),
 		cmocka_unit_test(what_begins_after_the_interrupt_ends_it),
 		cmocka_unit_test(user_code_keeps_no_preemption_off),
+		cmocka_unit_test(user_code_of_a_higher_priority_goes_on),
 		cmocka_unit_test(an_earlier_timer_of_the_interrupt_is_a_part_of_it),
 		cmocka_unit_test(a_known_end_is_left_alone),
 		cmocka_unit_test(a_task_that_did_not_sleep_is_late_by_itself),
