@@ -141,7 +141,9 @@ int affinity_online(struct rtxg_keepoff_cpus *cpus)
 	char line[LIST];
 	int error = read_line("/sys/devices/system/cpu/online", line, sizeof(line));
 
-	return error ? error : affinity_parse(line, cpus);
+	if (!error)
+		error = affinity_parse(line, cpus);
+	return !error && rtxg_keepoff_none(cpus) ? -EINVAL : error;
 }
 
 int affinity_name(uint32_t number, char name[AFFINITY_NAME])
@@ -150,6 +152,23 @@ int affinity_name(uint32_t number, char name[AFFINITY_NAME])
 
 	snprintf(path, sizeof(path), "/sys/kernel/irq/%u/actions", number);
 	return read_line(path, name, AFFINITY_NAME);
+}
+
+bool affinity_shared(const char *a, const char *b)
+{
+	for (; *a; a += strspn(a, ",")) {
+		size_t length = strcspn(a, ",");
+
+		for (const char *at = b; *at; at += strspn(at, ",")) {
+			size_t other = strcspn(at, ",");
+
+			if (length == other && length && !memcmp(a, at, length))
+				return true;
+			at += other;
+		}
+		a += length;
+	}
+	return false;
 }
 
 bool affinity_of_device(uint32_t number, const char *address)

@@ -25,6 +25,8 @@ bool affinity_of_hex(const char *hex, struct rtxg_keepoff_cpus *cpus);
 int affinity_online(struct rtxg_keepoff_cpus *cpus);
 /* The names of who handles it, "" if none does. -ENOENT: there is no such interrupt. */
 int affinity_name(uint32_t number, char name[AFFINITY_NAME]);
+/* Whether some handler is in both lists of names. */
+bool affinity_shared(const char *a, const char *b);
 /* Whether it is one of the PCI device's, whose address is as 0000:41:00.0. */
 bool affinity_of_device(uint32_t number, const char *address);
 int affinity_get(uint32_t number, struct rtxg_keepoff_cpus *cpus);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "affinity.h"
+#include "breathe.h"
 #include "host.h"
 #include "interrupts.h"
 #include "raised.h"
@@ -42,9 +43,10 @@ static struct {
 	struct rtxg_keepoff_rule rule;
 	struct interrupt interrupts[RAISED_INTERRUPTS];
 	uint32_t count;
-	bool full; /* more are named than there are places */
+	bool full; /* more are named than there are places, by the last whole pass */
+	bool over; /* and by the one that is under way */
 	DIR *pass; /* over the machine's interrupts; NULL: none is under way */
-	int error; /* errno: they cannot be looked for */
+	int error; /* errno: they cannot be looked for, or the CPUs cannot */
 } irq;
 
 /* --- which interrupts ------------------------------------------------------------------------- */
@@ -124,30 +126,64 @@ static int move(struct interrupt *interrupt, const struct rtxg_keepoff_cpus *wan
 	return moved(interrupt) ? -note(interrupt, &now) : 0;
 }
 
-/* False: there is no such interrupt any more. */
-static bool set_interrupt(struct interrupt *interrupt)
+/*
+ * What a file could not be read for is no sign that the interrupt is gone. One that is moved keeps
+ * its place in the journal, or it would never be set back; the next sample tries again.
+ */
+static void unread(struct interrupt *interrupt, int error)
 {
-	const bool was = moved(interrupt);
-	struct rtxg_keepoff_cpus now, wanted;
+	if (-error != interrupt->error)
+		fprintf(stderr, "rtxgd: interrupt %u (%s) is moved and cannot be read: %s\n",
+			interrupt->number, interrupt->name, strerror(-error));
+	interrupt->error = -error;
+}
+
+/*
+ * Its handlers, which come and go on a shared line. -ENOENT: it is another's. One without a handler
+ * just now, as a driver asks for it again, is still the device's.
+ */
+static int learn_name(struct interrupt *interrupt)
+{
 	char name[AFFINITY_NAME];
 	int error = affinity_name(interrupt->number, name);
 
-	/*
-	 * One without a handler just now, as a driver asks for it again, is still the device's.
-	 */
-	if (!error && *name && strcmp(name, interrupt->name))
-		error = -ENOENT;
+	if (error || !*name || !strcmp(name, interrupt->name))
+		return error;
+	if (!affinity_shared(name, interrupt->name))
+		return -ENOENT;
+	memcpy(interrupt->name, name, sizeof(name));
+	return moved(interrupt) ? -note(interrupt, &interrupt->state.moved) : 0;
+}
+
+/* False: there is no such interrupt any more, or none that is named. */
+static bool set_interrupt(struct interrupt *interrupt)
+{
+	const bool was = moved(interrupt);
+	struct rtxg_keepoff_rule rule = irq.rule;
+	struct rtxg_keepoff_cpus now, wanted;
+	int error = learn_name(interrupt);
+	bool ours;
+
 	if (!error)
 		error = affinity_get(interrupt->number, &now);
+	if (error && error != -ENOENT && was) {
+		unread(interrupt, error);
+		return true;
+	}
 	if (error) {
 		if (was)
 			raised_forget_interrupt(place_of(interrupt));
 		return false;
 	}
-	if (!rtxg_keepoff_look(&interrupt->state, &irq.rule, &now, &wanted)) {
+	/* The handler that was named may have gone from a shared line. */
+	ours = named(interrupt->number, interrupt->name);
+	if (!ours)
+		rule.ceiling = 0;
+	if (!rtxg_keepoff_look(&interrupt->state, &rule, &now, &wanted)) {
 		if (was && !moved(interrupt))
 			raised_forget_interrupt(place_of(interrupt));
-		return true;
+		interrupt->error = 0;
+		return ours || moved(interrupt);
 	}
 	error = move(interrupt, &wanted);
 	if (!moved(interrupt))
@@ -158,18 +194,22 @@ static bool set_interrupt(struct interrupt *interrupt)
 			error == -EIO ? "the kernel refuses to move it" : strerror(-error));
 	interrupt->fixed = error == -EIO;
 	interrupt->error = -error;
-	return true;
+	return ours || moved(interrupt);
 }
 
 /* Those that are moved are looked at each time: another may have set them. */
-static void set_interrupts(bool all)
+static void set_interrupts(struct daemon *d, bool all)
 {
 	for (uint32_t i = 0; i < irq.count; i++) {
 		struct interrupt *interrupt = &irq.interrupts[i];
 
-		if (interrupt->used && !interrupt->fixed &&
-		    (all || irq.rule.ceiling || moved(interrupt)) && !set_interrupt(interrupt))
+		if (!interrupt->used || interrupt->fixed ||
+		    !(all || irq.rule.ceiling || moved(interrupt)))
+			continue;
+		if (!set_interrupt(interrupt))
 			*interrupt = (struct interrupt){ 0 };
+		/* Each is several calls of the kernel's, and a hand-over does not wait for all. */
+		breathe(d);
 	}
 }
 
@@ -190,7 +230,7 @@ static void look_at(uint32_t number)
 		return;
 	interrupt = free_place();
 	if (!interrupt) {
-		irq.full = true;
+		irq.over = true;
 		return;
 	}
 	*interrupt = (struct interrupt){ .used = true, .number = number };
@@ -219,8 +259,10 @@ static bool look(uint32_t count)
 	struct dirent *entry;
 	char *end;
 
-	if (!irq.pass)
+	if (!irq.pass) {
 		irq.pass = opendir("/sys/kernel/irq");
+		irq.over = false;
+	}
 	if (!irq.pass) {
 		irq.error = errno;
 		return false;
@@ -232,6 +274,7 @@ static bool look(uint32_t count)
 		if (!entry) {
 			closedir(irq.pass);
 			irq.pass = NULL;
+			irq.full = irq.over;
 			forget_gone();
 			return false;
 		}
@@ -249,12 +292,20 @@ bool interrupts_wanted(void)
 
 void interrupts_next(struct daemon *d)
 {
+	struct rtxg_keepoff_cpus online;
+
 	if (!interrupts_wanted() || !d->host->here)
 		return;
-	if (d->ceiling && affinity_online(&irq.rule.online))
-		irq.rule.online = (struct rtxg_keepoff_cpus){ { 0 } };
+	irq.error = 0;
+	if (d->ceiling) {
+		irq.error = -affinity_online(&online);
+		/* Without it nothing is known of where they can be sent: they stay where they are. */
+		if (irq.error)
+			return;
+		irq.rule.online = online;
+	}
 	irq.rule.ceiling = d->ceiling;
-	set_interrupts(false);
+	set_interrupts(d, false);
 	look(LOOKS);
 }
 
@@ -263,10 +314,10 @@ void interrupts_configure(struct daemon *d, const struct interrupts_wanted *want
 	if (!memcmp(&irq.wanted.names, &wanted->names, sizeof(wanted->names)) &&
 	    rtxg_keepoff_same(&irq.wanted.off, &wanted->off))
 		return;
-	interrupts_stop();
+	interrupts_stop(d);
 	memset(irq.interrupts, 0, sizeof(irq.interrupts));
 	irq.count = 0;
-	irq.full = false;
+	irq.full = irq.over = false;
 	irq.error = 0;
 	irq.wanted = *wanted;
 	irq.rule = (struct rtxg_keepoff_rule){ .off = wanted->off };
@@ -275,10 +326,10 @@ void interrupts_configure(struct daemon *d, const struct interrupts_wanted *want
 		;
 }
 
-void interrupts_stop(void)
+void interrupts_stop(struct daemon *d)
 {
 	irq.rule.ceiling = 0;
-	set_interrupts(true);
+	set_interrupts(d, true);
 	if (irq.pass)
 		closedir(irq.pass);
 	irq.pass = NULL;

@@ -21,7 +21,7 @@ bool interrupts_wanted(void);
 /* Call it with each sample, after critical_next(). */
 void interrupts_next(struct daemon *d);
 /* The daemon ends: all are where they were. */
-void interrupts_stop(void);
+void interrupts_stop(struct daemon *d);
 /* Appends to the doctor's checks, if the configuration names interrupts or CPUs. */
 void interrupts_doctor(const struct daemon *d, json_t *checks);
 

@@ -715,7 +715,7 @@ int main(int argc, char **argv)
 			fail("the event loop failed", NULL, -ret);
 		/* before the journal goes with what is inherited */
 		ceiling_stop();
-		interrupts_stop();
+		interrupts_stop(d);
 		inherit_stop(d);
 		memory_stop();
 		backend_stop(d);

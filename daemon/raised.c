@@ -133,7 +133,7 @@ static void set_interrupt_back(char *line)
 	line[strcspn(line, "\n")] = 0;
 	for (char *end = line + strlen(line); end > line && end[-1] == ' ';)
 		*--end = 0;
-	if (affinity_name(number, name) || (*name && strcmp(name, line)) ||
+	if (affinity_name(number, name) || (*name && !affinity_shared(name, line)) ||
 	    affinity_get(number, &now) || !rtxg_keepoff_left(&at, &next, &now))
 		return;
 	error = affinity_set(number, &before);

@@ -222,6 +222,68 @@ def test_another_drivers_interrupt_is_not_set_back_by_the_guard(
         wait_for("the other is back", lambda: machine.sent("0-3", "5", "0-7"))
 
 
+@pytest.mark.parametrize("file", ["proc/7/smp_affinity_list", "irq/7/actions"])
+def test_one_that_cannot_be_read_for_a_while_is_set_back(
+    daemon: Daemon, machine: Machine, file: str
+) -> None:
+    """As where the daemon is out of descriptors: it is not taken for gone, and is told of."""
+    machine.start()
+    path = machine.folder / file
+    aside = path.with_suffix(".aside")
+    with daemon.critical(30):
+        wait_for("they are moved", lambda: machine.sent(*AWAY))
+        path.rename(aside)
+        path.mkdir()
+        wait_for("it is told", lambda: "7 (gpu-work) could not" in _doctor(daemon)["detail"])
+        assert not _doctor(daemon)["ok"]
+        path.rmdir()
+        aside.rename(path)
+        wait_for("the doctor has nothing to say", lambda: _doctor(daemon)["ok"])
+    wait_for("they are where they were", lambda: machine.sent(*BEFORE))
+
+
+@pytest.mark.parametrize("number", [0, signal.SIGTERM, signal.SIGKILL])
+def test_a_second_driver_on_the_line(daemon: Daemon, machine: Machine, number: int) -> None:
+    """Or one that leaves it: the interrupt is the same, and is set back."""
+    machine.start()
+    with daemon.critical(30):
+        wait_for("they are moved", lambda: machine.sent(*AWAY))
+        (machine.folder / "irq/7/actions").write_text("gpu-work,sound\n")
+        (machine.folder / "irq/8/actions").write_text("gpu-copy\n")
+        machine.add(10, "gpu-new", "6-7")
+        wait_for("a pass has ended", lambda: machine.path(10).read_text().strip() == "0-3")
+        assert machine.sent(*AWAY) and _doctor(daemon)["ok"]
+        if number:
+            daemon.kill(number)
+    wait_for("they are where they were", lambda: machine.sent(*BEFORE))
+
+
+def test_the_named_driver_leaves_the_line(daemon: Daemon, machine: Machine) -> None:
+    """The interrupt that is left is none that the configuration names: it is set back."""
+    machine.start()
+    with daemon.critical(30):
+        wait_for("they are moved", lambda: machine.sent(*AWAY))
+        (machine.folder / "irq/8/actions").write_text("other\n")
+        wait_for("it is back", lambda: machine.sent("0-3", "5", "0-7"))
+        wait_for("it is not known", lambda: "1 interrupts are named" in _doctor(daemon)["detail"])
+    wait_for("they are where they were", lambda: machine.sent(*BEFORE))
+
+
+@pytest.mark.parametrize("content", ["", "x\n"])
+def test_cpus_that_cannot_be_read(daemon: Daemon, machine: Machine, content: str) -> None:
+    """What is away stays away: no CPU online is not what that means."""
+    machine.start()
+    with daemon.critical(30):
+        wait_for("they are moved", lambda: machine.sent(*AWAY))
+        machine.online.write_text(content)
+        wait_for("it is told", lambda: "cannot be looked for" in _doctor(daemon)["detail"])
+        assert machine.sent(*AWAY) and not _doctor(daemon)["ok"]
+        machine.online.write_text("0-7\n")
+        wait_for("the doctor has nothing to say", lambda: _doctor(daemon)["ok"])
+        assert machine.sent(*AWAY)
+    wait_for("they are where they were", lambda: machine.sent(*BEFORE))
+
+
 def test_cpus_that_are_not_online(daemon: Daemon, machine: Machine) -> None:
     """Nothing is sent to these alone, and what was before comes back with them in it."""
     machine.online.write_text("3-7\n")
