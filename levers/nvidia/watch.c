@@ -132,7 +132,8 @@ void nv_read_kmsg(struct lever_nvidia *l)
 		    number == 69)
 			continue;
 		for (uint32_t i = 0; i < l->gpus; i++)
-			if (l->gpu[i].rm.pci_domain == domain && l->gpu[i].rm.pci_bus == bus)
+			if (l->gpu[i].rm.pci_domain == domain && l->gpu[i].rm.pci_bus == bus &&
+			    l->gpu[i].rm.pci_slot == slot)
 				nv_give_up(l, &l->gpu[i], "an Xid was reported");
 	}
 }

@@ -535,9 +535,14 @@ static uint32_t control(int fd, struct nvos54 *c)
 		struct nv_pci_info *i = p;
 
 		i->domain = 0;
+		i->slot = 6;
+		if (fake->one_bus) {
+			i->bus = 0;
+			i->slot += (uint16_t)(i->gpu_id - FAKE_GPU_ID);
+			return NV_STATUS_OK;
+		}
 		i->bus = (uint16_t)(fake->reversed ? 0x90 - (i->gpu_id - FAKE_GPU_ID)
 						   : i->gpu_id - FAKE_GPU_ID);
-		i->slot = 6;
 		return NV_STATUS_OK;
 	}
 	case NV2080_GPU_GET_PID_INFO:

@@ -76,6 +76,7 @@ struct fake_driver {
 	int gpus;	/* /dev/nvidia0.. there are */
 	/* the GPU that the driver names first comes last on the PCI bus */
 	bool reversed;
+	bool one_bus;		/* all GPUs are on one bus, each in a slot of its own */
 	bool real_time;		/* its clock is the machine's */
 	uint32_t mig;		/* bit for each GPU in MIG mode */
 	bool silent_subdevices; /* a subdevice does not say which GPU it is of */

@@ -13,12 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include "act.h"
 #include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
 #include "rig.h"
+#include "watch.h"
 
 /*
  * Two busy processes on each of two GPUs, 2 ms each, those that are not stopped. share: the
@@ -242,6 +244,39 @@ static void contexts_older_than_we_are_are_adopted_on_their_gpu(void **state)
 	waitpid(both, NULL, 0);
 }
 
+/* Guests often have all GPUs on one bus. What the kernel log says of one is not said of the rest. */
+static void an_xid_is_one_gpus_alone(void **state)
+{
+	static const char program[] = "4,100,1,-;NVRM: Xid (PCI:0000:00:07): 31, pid=100, fault\n";
+	static const char card[] = "3,101,2,-;NVRM: Xid (PCI:0000:00:07): 79, GPU has fallen off\n";
+	static const char unknown[] = "3,102,3,-;NVRM: Xid (PCI:0000:00:09): 79, GPU has fallen\n";
+	struct lever_nvidia *l;
+	int ends[2];
+
+	fake->gpus = 2;
+	fake->one_bus = true;
+	l = lever_up();
+	assert_int_equal(lever_nvidia_gpus(l), 2);
+	assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+	if (l->kmsg >= 0)
+		close(l->kmsg);
+	l->kmsg = ends[0];
+	assert_int_equal(write(ends[1], program, sizeof(program) - 1), sizeof(program) - 1);
+	nv_read_kmsg(l);
+	assert_false(l->gpu[0].lost || l->gpu[1].lost);
+	assert_int_equal(write(ends[1], unknown, sizeof(unknown) - 1), sizeof(unknown) - 1);
+	nv_read_kmsg(l);
+	assert_false(l->gpu[0].lost || l->gpu[1].lost);
+	assert_int_equal(write(ends[1], card, sizeof(card) - 1), sizeof(card) - 1);
+	nv_read_kmsg(l);
+	assert_false(l->gpu[0].lost);
+	assert_true(l->gpu[1].lost);
+	assert_int_equal(l->stats.xids, 3);
+	close(ends[1]);
+	lever_nvidia_close(l);
+	assert_int_equal(fake->open_fds, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +284,7 @@ int main(void)
 		cmocka_unit_test_setup(memory_is_told_for_each_gpu_and_only_when_asked, before),
 		cmocka_unit_test_setup(memory_of_more_processes_than_one_call_takes, before),
 		cmocka_unit_test_setup(contexts_older_than_we_are_are_adopted_on_their_gpu, before),
+		cmocka_unit_test_setup(an_xid_is_one_gpus_alone, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
