@@ -384,6 +384,13 @@ def awake() -> Iterator[None]:
             os.close(fd)
 
 
+def gpu_names() -> list[str]:
+    """The models of the NVIDIA GPUs, in the order in which the lever numbers them."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+
+
 def gpu_count() -> int:
     """How many NVIDIA GPUs there are."""
     done = subprocess.run(["nvidia-smi", "-L"], check=False, capture_output=True, text=True)
@@ -407,11 +414,17 @@ def identify() -> str | None:
     return f"{count}{gpu.replace('NVIDIA ', '').replace(' ', '-')}-{driver}-{datetime.date.today().isoformat()}"
 
 
+def turns_alone(setup: Setup, us: int, **env: str) -> int:
+    """How many turns of the loads' loop make a kernel of that length, alone on the GPU."""
+    command = [setup.bin / "load", "calibrate", str(us)]
+    more = {**os.environ, **env}
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, env=more).stdout)
+
+
 def calibrate(setup: Setup) -> None:
-    """How many turns of the loads' loop make which kernel on this GPU."""
+    """How many turns make which kernel on this GPU."""
     for us in (100, 1000, 20000):
-        command = [setup.bin / "load", "calibrate", str(us)]
-        setup.turns[us] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        setup.turns[us] = turns_alone(setup, us)
 
 
 def can_fifo() -> bool:

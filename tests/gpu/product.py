@@ -31,9 +31,14 @@ START_S = 40.0
 Reply = dict[str, Any]
 
 
+#: Looked up here: a child of one of several threads is to find it, and not to load anything.
+PRCTL = ctypes.CDLL(None, use_errno=True).prctl
+
+
 def dies_with_us() -> None:
-    """In a child, before it becomes its program: it is not to outlive the harness, even killed."""
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+    """In a child, before it becomes its program: it is not to outlive the thread that started it,
+    so nor the harness, even killed."""
+    PRCTL(1, signal.SIGKILL)
 
 
 def ask(path: Path | str, op: str, **members: Any) -> Reply:
@@ -281,9 +286,9 @@ class Product:
         """One request to it."""
         return ask(self.socket, op, **members)
 
-    def tasks(self) -> dict[int, Reply]:
-        """The processes that the lever knows of on the first GPU, by pid."""
-        listed = self.ask("task-list", gpu="nvidia0")["tasks"]
+    def tasks(self, gpu: str = "nvidia0") -> dict[int, Reply]:
+        """The processes that the lever knows of on that GPU, by pid."""
+        listed = self.ask("task-list", gpu=gpu)["tasks"]
         return {t["pid"]: t for t in listed if t.get("lever") == "nvidia"}
 
     def gpu(self) -> Reply:
@@ -294,9 +299,9 @@ class Product:
         """Counters of the compute engine of each vGPU of the first GPU, by name."""
         return {v["vgpu"]: v["engines"][0] for v in self.gpu()["vgpus"]}
 
-    def long_waits(self, bound_ns: float) -> dict[str, int]:
-        """How often work of each vGPU with a bound waited for longer than that on the first GPU."""
-        return long_waits(self.ask("metrics"), "nvidia0", bound_ns)
+    def long_waits(self, bound_ns: float, gpu: str = "nvidia0") -> dict[str, int]:
+        """How often work of each vGPU with a bound waited for longer than that on that GPU."""
+        return long_waits(self.ask("metrics"), gpu, bound_ns)
 
     def timeline(self) -> Timeline:
         """What it saw and did. To be asked after a measurement: a long list holds the daemon up."""

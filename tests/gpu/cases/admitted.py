@@ -8,9 +8,12 @@ that no schedule can serve has to miss then. May not: know more of the GPU than 
 
 Each run draws other sets, unless ADMITTED_SEED names its seed, and keeps them in a file of its own:
 GPU-DRIVER-DATE-admitted-TIME.json, written after each set, so that a run which is cut short loses
-one set at most. The runs of one GPU and driver, here and in bench/results, are summed. What counts
-of a set is the time in which all of its tasks ran with their promises and were warm: of an admitted
-one alone. `make gpu CASE=admitted SOAK=540` runs for 540 s.
+one set at most. What counts of a set is the time in which all of its tasks ran with their promises
+and were warm: of an admitted one alone. The runs of one model and driver, here and in bench/results,
+are summed, and then those of all cards. `make gpu CASE=admitted SOAK=540` runs for 540 s.
+
+On a machine with several GPUs each one has sets, vGPUs, programs and a file of its own, at the same
+time, under one daemon. The names of the files then end with the daemon's name of the GPU.
 """
 
 from __future__ import annotations
@@ -22,15 +25,18 @@ import os
 import random
 import re
 import subprocess
+import threading
 import time
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_all
+from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from harness import ROOT, Setup, rounded
+from harness import ROOT, Setup, gpu_names, rounded, turns_alone
 from product import Product, Programs
 
 #: Microseconds. What a launch and its completion cost on the CPU; what a change of contexts on the
@@ -44,11 +50,17 @@ SLICE_US = 2000.0
 BETWEEN_US = 2 * (SLICE_US + 130.0)
 #: How long the jobs of a set with promises are looked at, in a quick run, at least; without.
 SECONDS, QUICK_SECONDS, LEAST_SECONDS, PLAIN_SECONDS = 30.0, 3.0, 2.5, 0.75
+#: A run of more than so many seconds has sets of so many.
+LONG_RUN_SECONDS, LONG_SECONDS = 1000.0, 60.0
 AROUND_SECONDS = 1.5  # starting the programs of a set, and ending them
 #: Of a program: its context is made, its first launches are slow. A second, and so many jobs.
 WARM_SECONDS, WARM_JOBS = 1.0, 10
 #: How often the daemon's counts are asked for; how long a program may take to end.
 COUNT_SECONDS, MOST_WAIT_SECONDS = 1.0, 120.0
+#: How long the daemon may take to see a program on its GPU.
+MOST_PLACE_SECONDS = 10.0
+#: How many sets of a run may fail, as by a program that does not start, before the run ends.
+MOST_FAILURES = 3
 HOUR = 3600.0
 MOST_TASKS, MOST_HOGS = 5, 3
 SETS_BESIDE = 2  # sets that follow each other beside the same hogs
@@ -181,52 +193,140 @@ def stolen_ms() -> float:
     return int(words[8]) * 1e3 / os.sysconf("SC_CLK_TCK") if len(words) > 8 else 0.0
 
 
+class Over(Exception):  # noqa: N818 -- it is no error
+    """The case has ended, by its limit of time or by a signal."""
+
+
+class Card:
+    """One GPU of the machine, with vGPUs, programs and files of its own.
+
+    A vGPU has the name that it would have on a machine with one GPU: here alone the daemon's name
+    of the GPU is put behind it.
+    """
+
+    def __init__(self, setup: Setup, product: Product, number: int = 0, count: int = 1) -> None:
+        self.setup, self.product, self.gpu = setup, product, f"nvidia{number}"
+        self.alone = count < 2
+        self.env = {} if self.alone else only(number)
+        self.over = threading.Event()
+
+    def named(self, vgpu: str) -> str:
+        """As the daemon has it."""
+        return vgpu if self.alone else f"{vgpu}-{self.gpu}"
+
+    def make_vgpus(self) -> None:
+        """For this GPU only: a share of a vGPU without one is taken on each."""
+        where = {} if self.alone else {"gpu": self.gpu}
+        names = [f"hog{n}" for n in range(MOST_HOGS)] + [f"task{n}" for n in range(MOST_TASKS)]
+        for name in names:
+            self.product.vgpu(self.named(name), **where)
+
+    def vgpu(self, name: str, **values: str) -> None:
+        """Gives a vGPU these values."""
+        self.product.vgpu(self.named(name), **values)
+
+    def long_waits(self, bound_ns: float) -> dict[str, int]:
+        """The daemon's count for each vGPU with a bound."""
+        found = self.product.long_waits(bound_ns, self.gpu)
+        return {name.removesuffix(f"-{self.gpu}"): n for name, n in found.items()}
+
+    def begin(self, programs: Programs, command: list[str], vgpu: str) -> Any:
+        """A program in that vGPU."""
+        said = self.setup.work / "rt-said.txt"
+        return programs.begin(
+            command, None, self.product, self.named(vgpu), said=said, **self.env
+        )
+
+    def check_governed(self) -> None:
+        """Promises on a GPU that the daemon leaves alone would all be kept by none."""
+        found = {g["gpu"]: g.get("policy", "none") for g in self.product.ask("gpu-list")["gpus"]}
+        if found.get(self.gpu, "none") == "none":
+            raise RuntimeError(f"rtxgd does not govern {self.gpu}: {found}")
+
+    def check_placed(self, pids: list[int]) -> None:
+        """Programs that are on another GPU than these promises prove nothing."""
+        end = time.monotonic() + MOST_PLACE_SECONDS
+        while missing := set(pids) - set(self.product.tasks(self.gpu)):
+            if time.monotonic() > end:
+                raise RuntimeError(f"not on {self.gpu}: the programs {sorted(missing)}")
+            time.sleep(0.1)
+
+    def check_time(self) -> None:
+        """Ends the work on this GPU when the case is over."""
+        if self.over.is_set():
+            raise Over
+
+
+def only(number: int) -> dict[str, str]:
+    """The environment of a program that is to see that GPU alone, as the lever numbers it."""
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(number)}
+
+
+def setups(setup: Setup, models: list[str]) -> dict[int, Setup]:
+    """Of each GPU that is of the first one's model, by its number: a folder, lengths of kernels."""
+    if len(models) < 2:
+        return {0: setup}
+    found = {}
+    for number in (n for n, model in enumerate(models) if model == models[0]):
+        work = setup.work / f"nvidia{number}"
+        work.mkdir()
+        turns = {1000: turns_alone(setup, 1000, **only(number))}
+        found[number] = replace(setup, work=work, turns=turns)
+    return found
+
+
+def first_jobs(tasks: list[Periodic], seconds: float) -> list[int]:
+    """How many of each task's first jobs do not count. Seconds: with promises."""
+    return [task.warm if seconds else WARM_JOBS for task in tasks]
+
+
 def begin_tasks(
     programs: Programs,
-    product: Product,
+    card: Card,
     tasks: list[Periodic],
     seconds: float,
 ) -> list[Any]:
-    """Starts the tasks, each in its vGPU; their outputs and processes."""
+    """Starts the tasks, each in its vGPU; their outputs and processes. Seconds: with promises."""
     started = []
+    warm = first_jobs(tasks, seconds)
+    # All end at the same time.
+    end = max(n * task.period_us for n, task in zip(warm, tasks, strict=True))
+    end += 1e6 * (seconds or PLAIN_SECONDS)
     for number, task in enumerate(tasks):
         out = programs.setup.work / f"rt-{time.monotonic_ns()}.txt"
-        # All end at the same time.
-        end = max(other.warm * other.period_us for other in tasks) + seconds * 1e6
         jobs = ceil(end / task.period_us)
         turns = programs.setup.turns_of(task.kernel_us)
         command = programs.load("rt", turns, task.period_us, 0, jobs, out)
         # The GPU is under test: what else wants the task's CPU waits.
         command = ["nice", "-n", "-20", *command]
-        said = programs.setup.work / "rt-said.txt"
-        started.append((out, programs.begin(command, None, product, f"task{number}", said=said)))
+        started.append((out, card.begin(programs, command, f"task{number}")))
     return started
 
 
-def promised(product: Product, tasks: list[Periodic]) -> str:
+def promised(card: Card, tasks: list[Periodic]) -> str:
     """Asks the daemon for each task's bound; what it said if it refused one."""
     for number, task in enumerate(tasks):
         try:
-            product.vgpu(f"task{number}", min=f"{task.share}%", latency=f"{LATENCY_US / 1000:g}ms")
+            card.vgpu(f"task{number}", min=f"{task.share}%", latency=f"{LATENCY_US / 1000:g}ms")
         except RuntimeError as refused:
             return str(refused)
     return ""
 
 
-def plain(product: Product) -> None:
+def plain(card: Card) -> None:
     """No promise to any task."""
     for number in range(MOST_TASKS):
-        product.vgpu(f"task{number}", min="0%", latency="default")
+        card.vgpu(f"task{number}", min="0%", latency="default")
 
 
-def long_waits(product: Product, count: int) -> list[int | None]:
+def long_waits(card: Card, count: int) -> list[int | None]:
     """The daemon's own count: how often work of each task waited longer than its bound says.
 
     None of a task without a bound. A wait is from the look into the queues that showed the work to
     when the switch log has it on the engine. The count begins with a program's first launches, the
     bound does not: a load queues twenty kernels before its first job, far ahead of its share.
     """
-    found = product.long_waits(LATENCY_US * 1e3)
+    found = card.long_waits(LATENCY_US * 1e3)
     return [found.get(f"task{number}") for number in range(count)]
 
 
@@ -238,12 +338,12 @@ class Counted:
     waits: list[int | None]
 
     @classmethod
-    def now(cls, product: Product, count: int) -> Counted:
+    def now(cls, card: Card, count: int) -> Counted:
         """What it says now. The time is before the question: what is counted later is not lost."""
-        return cls(time.monotonic_ns(), long_waits(product, count))
+        return cls(time.monotonic_ns(), long_waits(card, count))
 
 
-def wait_for(process: Any, product: Product, count: int) -> list[Counted]:
+def wait_for(process: Any, card: Card, count: int) -> list[Counted]:
     """Until it ends; the daemon's counts, each second."""
     seen: list[Counted] = []
     end = time.monotonic() + MOST_WAIT_SECONDS
@@ -254,7 +354,8 @@ def wait_for(process: Any, product: Product, count: int) -> list[Counted]:
         except subprocess.TimeoutExpired:
             if time.monotonic() > end:
                 raise
-        seen.append(Counted.now(product, count))
+        card.check_time()
+        seen.append(Counted.now(card, count))
 
 
 def waits_within(
@@ -275,17 +376,20 @@ def waits_within(
 class Hogs:
     """Programs that never rest, as long as the block lasts."""
 
-    def __init__(self, setup: Setup, product: Product, kernels_us: list[int]) -> None:
-        self.kernels_us, self.programs = kernels_us, Programs(setup)
-        # Much longer than the sets beside them: they are ended.
-        seconds = 10 * SETS_BESIDE * SECONDS
-        for number, kernel_us in enumerate(kernels_us):
-            self.programs.busy(kernel_us, seconds, product, f"hog{number}")
+    def __init__(self, card: Card, kernels_us: list[int]) -> None:
+        self.card, self.kernels_us, self.programs = card, kernels_us, Programs(card.setup)
 
     def __enter__(self) -> Hogs:
         self.programs.__enter__()
+        # Much longer than the sets beside them: they are ended.
+        seconds = 10 * SETS_BESIDE * LONG_SECONDS
+        card = self.card
         try:
+            for number, kernel_us in enumerate(self.kernels_us):
+                vgpu = card.named(f"hog{number}")
+                self.programs.busy(kernel_us, seconds, card.product, vgpu, **card.env)
             self.programs.wait_working()
+            card.check_placed([process.pid for process in self.programs.processes])
         except BaseException:
             self.programs.end()
             raise
@@ -301,8 +405,7 @@ class Hogs:
 
 
 def run_set(
-    setup: Setup,
-    product: Product,
+    card: Card,
     tasks: list[Periodic],
     hogs: Hogs,
     seconds: float,
@@ -311,22 +414,22 @@ def run_set(
 
     Without seconds no promise is asked for.
     """
-    plain(product)
+    plain(card)
     # Asked beside the programs that it will be beside.
-    said = promised(product, tasks) if seconds else ""
+    said = promised(card, tasks) if seconds else ""
     if said:
-        plain(product)
-    with Programs(setup) as programs:
+        plain(card)
+        seconds = 0.0
+    with Programs(card.setup) as programs:
         before = stolen_ms()
         began = time.monotonic()
-        seconds = PLAIN_SECONDS if said or not seconds else seconds
-        started = begin_tasks(programs, product, tasks, seconds)
-        counts = [one for _, process in started for one in wait_for(process, product, len(tasks))]
+        started = begin_tasks(programs, card, tasks, seconds)
+        counts = [one for _, process in started for one in wait_for(process, card, len(tasks))]
         taken, ran = stolen_ms() - before, time.monotonic() - began
-        counts.append(Counted.now(product, len(tasks)))
+        counts.append(Counted.now(card, len(tasks)))
         hogs.check()
-    wrote = zip(tasks, started, strict=True)
-    rows = [np.loadtxt(out, ndmin=2)[task.warm :] for task, (out, _) in wrote]
+    wrote = zip(first_jobs(tasks, seconds), started, strict=True)
+    rows = [np.loadtxt(out, ndmin=2)[warm:] for warm, (out, _) in wrote]
     return {
         "hogs_us": hogs.kernels_us,
         "refused": said,
@@ -420,6 +523,8 @@ class Run:
     path: Path
     seed: int
     rtxgd: str
+    gpus: list[str]  # that one, and those that had sets at the same time
+    failures: list[str] = field(default_factory=list)  # sets that could not be run
     began: float = field(default_factory=lambda: time.monotonic())
     sets: list[dict[str, Any]] = field(default_factory=list)
     last: float = 0.0
@@ -432,7 +537,8 @@ class Run:
         """Adds a set to the file."""
         self.sets.append(rounded(one))
         self.last = time.monotonic()
-        kept = {"seed": self.seed, "rtxgd": self.rtxgd, "seconds": self.seconds()}
+        kept = {"seed": self.seed, "rtxgd": self.rtxgd, "gpus": self.gpus}
+        kept |= {"seconds": self.seconds()}
         text = json.dumps(rounded(kept) | {"sets": self.sets}, indent=1) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_suffix(".new")
@@ -440,26 +546,53 @@ class Run:
         beside.replace(self.path)
 
 
-def new_run(setup: Setup, rtxgd: str) -> Run:
-    """A seed that no run before had, if none is asked for."""
+#: A run's file. A machine with several GPUs has their number before the model.
+FILE = re.compile(
+    r"(?:\d+x)?(?P<machine>.+)-\d{4}-\d\d-\d\d(?:-quick)?-admitted(?:-\d{6}(?:-nvidia\d+)?)?\.json"
+)
+
+
+def one_gpu(name: str) -> str:
+    """The results' name for one GPU of the machine."""
+    return re.sub(r"^\d+x", "", name)
+
+
+def new_runs(setup: Setup, rtxgd: str, gpus: list[str]) -> list[Run]:
+    """One for each of the GPUs. Their seeds are those that no run before had, if none is asked
+    for."""
     asked = os.environ.get("ADMITTED_SEED")
-    seed = int(asked) if asked else random.SystemRandom().randrange(2**31)
     now = datetime.datetime.now(datetime.UTC).strftime("%H%M%S")
-    return Run(setup.out / f"{setup.name}-admitted-{now}.json", seed, rtxgd)
+    found = []
+    for number, gpu in enumerate(gpus):
+        seed = int(asked) + number if asked else random.SystemRandom().randrange(2**31)
+        which = f"-{gpu}" if len(gpus) > 1 else ""
+        path = setup.out / f"{one_gpu(setup.name)}-admitted-{now}{which}.json"
+        found.append(Run(path, seed, rtxgd, [gpu, *(other for other in gpus if other != gpu)]))
+    return found
 
 
-def all_runs(setup: Setup) -> list[dict[str, Any]]:
-    """The runs of this GPU and driver, of any day, here and in bench/results; short ones too."""
-    machine = re.sub(r"-\d{4}-\d\d-\d\d(-quick)?$", "", setup.name)
-    name = re.compile(re.escape(machine) + r"-\d{4}-\d\d-\d\d(-quick)?-admitted(-\d{6})?\.json")
+def runs_by_machine(setup: Setup) -> dict[str, list[dict[str, Any]]]:
+    """The runs of each GPU and driver, of any day, here and in bench/results; short ones too."""
     files = {
         path.name: path
         for folder in (ROOT / "bench" / "results", setup.out)
         if folder.is_dir()
         for path in folder.iterdir()
-        if name.fullmatch(path.name)
+        if FILE.fullmatch(path.name)
     }
-    return [as_run(json.loads(files[n].read_text(encoding="ascii"))) for n in sorted(files)]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in sorted(files):
+        kept = json.loads(files[name].read_text(encoding="ascii"))
+        match = FILE.fullmatch(name)
+        assert match
+        found.setdefault(match["machine"], []).append(as_run(kept))
+    return found
+
+
+def all_runs(setup: Setup) -> list[dict[str, Any]]:
+    """Those of this GPU and driver."""
+    machine = re.sub(r"-\d{4}-\d\d-\d\d(-quick)?$", "", one_gpu(setup.name))
+    return runs_by_machine(setup).get(machine, [])
 
 
 def as_run(kept: Any) -> dict[str, Any]:
@@ -472,47 +605,92 @@ def as_run(kept: Any) -> dict[str, Any]:
     return {"seed": detail["seed"], "seconds": seconds, "sets": sets}
 
 
-def run_sets(setup: Setup, product: Product, run: Run, end: float) -> None:
+def run_sets(card: Card, run: Run, end: float) -> None:
     """Sets, two beside each draw of hogs, until there is no time for another one."""
     rng, numbers = random.Random(run.seed), itertools.count()
+    long = LONG_SECONDS if card.setup.soak_s > LONG_RUN_SECONDS else SECONDS
+    most = card.setup.seconds(QUICK_SECONDS, long)
 
     def left() -> float:
-        most = setup.seconds(QUICK_SECONDS, SECONDS)
         return min(most, end - time.monotonic() - AROUND_SECONDS - WARM_SECONDS)
 
-    while left() >= LEAST_SECONDS:
-        with Hogs(setup, product, draw_hogs(rng)) as hogs:
+    def pair() -> None:
+        with Hogs(card, draw_hogs(rng)) as hogs:
             for _ in range(SETS_BESIDE):
                 if (seconds := left()) < LEAST_SECONDS:
                     break
                 tasks, by = draw_set(rng, next(numbers))
-                seen = run_set(setup, product, tasks, hogs, 0.0 if by else seconds)
+                seen = run_set(card, tasks, hogs, 0.0 if by else seconds)
                 said = {"said": seen["refused"]} if seen["refused"] else {}
                 by = "daemon" if said else by
                 run.keep(told(tasks, responses(tasks), by, seen) | said)
-                print(f"    {run.sets[-1]}", flush=True)
-                if len(run.sets) == 20 and all(s["refused_by"] for s in run.sets):
-                    raise RuntimeError(f"every set is refused, the last one: {run.sets[-1]}")
+                print(f"    {card.gpu}: {run.sets[-1]}", flush=True)
+
+    while left() >= LEAST_SECONDS:
+        try:
+            card.check_time()
+            pair()
+        except Over:
+            raise
+        except Exception as failed:
+            # The sets after it count all the same; that it failed is told at the end.
+            run.failures.append(f"{card.gpu}: {type(failed).__name__}: {failed}")
+            print(f"    {run.failures[-1]}", flush=True)
+            if len(run.failures) == MOST_FAILURES:
+                raise
+        if len(run.sets) >= 20 and all(s["refused_by"] for s in run.sets):
+            raise RuntimeError(f"every set is refused, the last one: {run.sets[-1]}")
+
+
+def run_cards(cards: list[Card], runs: list[Run], end: float) -> list[BaseException]:
+    """Sets on all of the GPUs at the same time; what ended the run of one before its time.
+
+    A program is ended with the thread that started it, so each GPU has one thread for all of its
+    programs.
+    """
+    with ThreadPoolExecutor(len(cards)) as pool:
+        pairs = zip(cards, runs, strict=True)
+        futures = [pool.submit(run_sets, card, run, end) for card, run in pairs]
+        try:
+            wait_for_all(futures)
+        finally:
+            for card in cards:
+                card.over.set()
+    return [error for future in futures if (error := future.exception())]
 
 
 def case_admitted(setup: Setup) -> None:
     """Random sets of periodic CUDA tasks beside hogs: admitted ones keep bounds, others miss."""
     end = time.monotonic() + setup.seconds(20, setup.soak_s)
+    models = gpu_names()
+    places = setups(setup, models)
     with Product(setup) as product:
-        run = new_run(setup, rtxgd_policy(product))
-        for number in range(MOST_HOGS):
-            product.vgpu(f"hog{number}")
-        for number in range(MOST_TASKS):
-            product.vgpu(f"task{number}")
-        run_sets(setup, product, run, end)
-    judge(setup, run.sets, seed=run.seed, rtxgd=run.rtxgd, file=run.path.name)
+        cards = [Card(one, product, number, len(models)) for number, one in places.items()]
+        runs = new_runs(setup, rtxgd_policy(product), [card.gpu for card in cards])
+        for card in cards:
+            card.check_governed()
+            card.make_vgpus()
+        errors = run_cards(cards, runs, end)
+    tell(setup, runs)
+    if errors:
+        raise errors[0]
+
+
+def tell(setup: Setup, own: list[Run]) -> None:
+    """What these runs gave, what all of this model and driver gave, and all of any."""
+    sets = [one for run in own for one in run.sets]
+    files, seeds = [run.path.name for run in own], [run.seed for run in own]
+    judge(setup, sets, seeds=seeds, rtxgd=own[0].rtxgd, files=files)
+    failures = [failure for run in own for failure in run.failures]
+    title = "sets that could not be run"
+    setup.record(title, "sets", None, len(failures), "0", not failures, failures=failures)
     runs = all_runs(setup)
     seconds = sum(r["seconds"] for r in runs)
     title = f" (all {len(runs)} runs, {seconds:.0f} s)"
-    sets = [s for r in runs for s in r["sets"]]
-    judge(setup, sets, title, seeds=[r["seed"] for r in runs], seconds=seconds)
-    counted = sum(map(counted_s, sets))
-    own = sum(map(counted_s, run.sets))
+    all_sets = [s for r in runs for s in r["sets"]]
+    judge(setup, all_sets, title, seeds=[r["seed"] for r in runs], seconds=seconds)
+    counted, added = sum(map(counted_s, all_sets)), sum(map(counted_s, sets))
+    took = sum(run.seconds() for run in own if run.sets)
     setup.record(
         f"time in which admitted sets ran with their promises{title}",
         "s",
@@ -520,13 +698,28 @@ def case_admitted(setup: Setup) -> None:
         counted,
         "-",
         None,
-        own_s=own,
-        own_percent=100 * own / run.seconds(),
+        own_s=added,
+        own_percent=100 * added / took if took else 0.0,
         hour_percent=100 * counted / HOUR,
     )
+    by_machine = {
+        machine: sum(counted_s(s) for r in of for s in r["sets"])
+        for machine, of in runs_by_machine(setup).items()
+    }
+    of_all = sum(by_machine.values())
+    setup.record(
+        "time in which admitted sets ran with their promises, on all models",
+        "s",
+        None,
+        of_all,
+        "-",
+        None,
+        by_machine=by_machine,
+        hour_percent=100 * of_all / HOUR,
+    )
     print(
-        f"    {counted:.0f} s of the hour are there ({100 * counted / HOUR:.1f} %): this run added "
-        f"{own:.0f} s in {run.seconds():.0f} s",
+        f"    {counted:.0f} s of the hour are there on this model and driver, {of_all:.0f} s on all: "
+        f"this run added {added:.0f} s in {took:.0f} s",
         flush=True,
     )
 
