@@ -13,7 +13,9 @@ from conftest import BUILD, ROOT, Daemon, Gpu, Reply, wait_for
 
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
-from product import long_waits  # noqa: E402
+from cases.admitted import Card, Periodic, plain, promised  # noqa: E402
+from harness import Setup  # noqa: E402
+from product import Product, Programs, long_waits  # noqa: E402
 
 MS = 1_000_000
 
@@ -280,6 +282,37 @@ def test_a_bound_that_is_broken_is_named(gpu: Gpu) -> None:
 
     wait_for("its waits are counted", lambda: counted().get("chat"))
     assert list(counted()) == ["chat"]
+
+
+def test_measurements_on_two_gpus_find_programs_and_counts_of_each(gpu: Gpu) -> None:
+    """Shares that one GPU has no room for fit on two, and what runs on one counts there alone."""
+    gpu.start(RTXG_FAKE_GPUS="2", RTXG_FAKE_ASSIGNED=str(gpu.daemon.folder / "assigned"))
+    setup = Setup(BUILD / "cli", gpu.daemon.folder, gpu.daemon.folder)
+    product = Product(setup)
+    product.socket, product.env = gpu.daemon.socket, gpu.daemon.environment
+    cards = [Card(setup, product, number, 2) for number in range(2)]
+    tasks = [Periodic(15_000, 40_000)]
+    with Programs(setup) as programs:
+        for card in cards:
+            card.check_governed()
+            card.make_vgpus()
+            plain(card)
+            assert promised(card, tasks) == ""
+        assert [vgpu(gpu.daemon, f"task0-nvidia{n}")["min_ppm"] for n in range(2)] == [10_000 * tasks[0].share] * 2
+        assert 2 * tasks[0].share > 100
+        for number, card in enumerate(cards):
+            hog, task = (card.begin(programs, ["sleep", "600"], name).pid for name in ("hog0", "task0"))
+            gpu.process(gpu=number, pid=hog)
+            gpu.process("bursty", gpu=number, pid=task)
+            card.check_placed([hog, task])
+            due = {hog: f"hog0-{card.gpu}", task: f"task0-{card.gpu}"}
+            wait_for(
+                "both are in their vGPUs, and on no other GPU",
+                lambda card=card, due=due: {pid: one["vgpu"] for pid, one in product.tasks(card.gpu).items()} == due,
+            )
+            assert list(card.long_waits(5 * MS)) == ["task0"]
+    with pytest.raises(RuntimeError, match="does not govern nvidia2"):
+        Card(setup, product, 2, 3).check_governed()
 
 
 def test_a_cap_that_is_broken_is_named(gpu: Gpu) -> None:
