@@ -225,7 +225,7 @@ int slice_emit(struct rtxg_slice *s, struct rtxg_slice_action *actions, unsigned
 	s->actions += n;
 	log = s->log_at <= s->timer + LOG_EARLY;
 	if (n < cap && (s->timer != s->armed || log != s->armed_log)) {
-		s->armed = s->timer;
+		s->armed = s->due = s->timer;
 		s->armed_log = log;
 		s->arms++;
 		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_ARM,

@@ -185,6 +185,7 @@ struct rtxg_slice {
 	struct rtxg_slice_params params;
 	uint64_t now;
 	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
+	uint64_t due;	       /* the host was to come then, as was commanded last */
 	uint64_t log_at;       /* when it wants the log to have been read */
 	bool armed_log;	       /* and whether that was commanded with it */
 	uint64_t late;	       /* so late the host has come of late to stop all for a release */

@@ -65,7 +65,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.retry_ns = slice_or(params->retry_ns, 4 * MS);
 	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 4000);
 	s->now = s->planned = now_ns;
-	s->timer = s->armed = s->log_at = NEVER;
+	s->timer = s->armed = s->due = s->log_at = NEVER;
 	s->read = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
 	s->holder = NONE;
@@ -80,11 +80,13 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
  *
  * The engine is taken to have been free since plan() looked last. Where the host came late for this
  * look, the log may tell of work since then, which counts: so what is too much is a tick at most.
+ * What passed after the host was to come is its own delay: it is charged to none, but for a tick.
  */
 static void reckon_idle(struct rtxg_slice *s)
 {
 	bool fresh = slice_excess(s->now, s->read) <= s->params.tick_ns;
 	uint64_t idle = slice_excess(s->now, s->idle_at), most;
+	uint64_t asked = slice_excess(s->due, s->idle_at);
 	bool waits = false, works = false;
 	uint32_t i;
 
@@ -101,7 +103,9 @@ static void reckon_idle(struct rtxg_slice *s)
 	idle = idle < most ? idle : most;
 	if (waits && !works) {
 		s->idle += idle;
-		slice_charge_kept(s, idle);
+		slice_charge_kept(s, slice_excess(idle, asked) > s->params.tick_ns
+					     ? asked + s->params.tick_ns
+					     : idle);
 	}
 	s->idle_at = s->now;
 	s->busy = 0;

@@ -587,6 +587,41 @@ static void late_reading_of_the_log_charges_no_time_twice(void **state)
 }
 
 /*
+ * Work of the one with a small share arrives and does not come onto the engine, and the host comes
+ * 20 or 50 ms after it was to: the log has nothing to tell of that time. The engine was idle, but
+ * what the others lost by the host is not charged to the one that they were stopped for. Else it
+ * would be too far ahead of its share for its bound after two such times.
+ */
+static void a_late_host_is_not_charged_to_one_that_others_are_stopped_for(void **state)
+{
+	struct rig r;
+
+	begin_beside_two(&r, small_and_two);
+	pass(&r, 100 * MS);
+	for (int burst = 0; burst < 8; burst++) {
+		uint64_t late = burst % 2 ? 20 * MS : 50 * MS, due;
+		struct rtxg_slice_gpu_view before, after;
+
+		arrive(&r);
+		assert_true(lag(&r) < 20 * (int64_t)MS);
+		take(&r, NO_CONTEXT);
+		r.now += 500 * US;
+		wake(&r, true);
+		due = r.timer - r.now;
+		assert_in_range(due, 0, 5 * MS);
+		rtxg_slice_gpu_view(r.core, &before);
+		r.now = r.timer + late;
+		wake(&r, true);
+		rtxg_slice_gpu_view(r.core, &after);
+		assert_in_range(after.idle_ns - before.idle_ns, late, late + due);
+		demand(&r, 0, RTXG_SLICE_NO_WORK);
+		follow(&r);
+		pass(&r, 300 * MS);
+	}
+	end(&r);
+}
+
+/*
  * The turn has passed to a program that waits for each of its kernels, and that is looked into
  * often. What the log tells of the change is not waited for longer than a tick.
  */
@@ -629,6 +664,7 @@ int main(void)
 		cmocka_unit_test(a_critical_task_is_not_gone_that_the_log_has_not_told_of),
 		cmocka_unit_test(a_small_share_keeps_its_bound_beside_programs_that_never_rest),
 		cmocka_unit_test(late_reading_of_the_log_charges_no_time_twice),
+		cmocka_unit_test(a_late_host_is_not_charged_to_one_that_others_are_stopped_for),
 		cmocka_unit_test(looks_do_not_put_the_reading_of_the_log_off),
 	};
 
