@@ -62,6 +62,7 @@ class Setup:
 
     quick: bool = False  # short forms, of some seconds each
     soak_s: float = 300.0  # how long the soak is
+    beside: list[Path] = field(default_factory=list)  # programs of other builds, as `bin`
 
     def seconds(self, quick: float, long: float) -> float:
         """How long to measure."""
@@ -102,9 +103,9 @@ class Setup:
 
     current: str = ""
 
-    def program(self, name: str, built: str) -> Path:
-        """A program of rtxg's: beside the others, or where it is built."""
-        beside = self.bin / name
+    def program(self, name: str, built: str, of: Path | None = None) -> Path:
+        """A program of rtxg's: beside the others, or where it is built; `of` another build."""
+        beside = (of or self.bin) / name
         return beside if beside.exists() else ROOT / "build" / "release" / built / name
 
 

@@ -153,20 +153,25 @@ class Product:
             (self.root / part).mkdir(parents=True, exist_ok=True)
         self.socket = self.root / "rtxgd.sock"
         self.log = setup.work / f"rtxgd-{time.monotonic_ns()}.log"
-        self.rtxgd = setup.program("rtxgd", "daemon")
-        self.tool = setup.program("rtxg", "cli")
-        levers = setup.program("rtxg-guardian", "levers/nvidia").parent
-        self.env = {
-            **os.environ,
-            "RTXG_SOCKET": str(self.socket),
-            "PATH": f"{setup.bin}:{levers}:{os.environ.get('PATH', '')}",
-        }
-        if (setup.bin / "lib").exists():
-            libs = f"{setup.bin / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-            self.env["LD_LIBRARY_PATH"] = libs
+        self.use(setup.bin)
         self.process: subprocess.Popen[bytes] | None = None
         self.starts: list[float] = []  # how long each start took, s
         self.up = threading.Event()  # it governs
+
+    def use(self, build: Path) -> None:
+        """The programs that are started from now on: those of the build in this folder."""
+        setup = self.setup
+        self.rtxgd = setup.program("rtxgd", "daemon", build)
+        self.tool = setup.program("rtxg", "cli", build)
+        levers = setup.program("rtxg-guardian", "levers/nvidia", build).parent
+        self.env = {
+            **os.environ,
+            "RTXG_SOCKET": str(self.socket),
+            "PATH": f"{build}:{levers}:{os.environ.get('PATH', '')}",
+        }
+        if (build / "lib").exists():
+            libs = f"{build / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+            self.env["LD_LIBRARY_PATH"] = libs
 
     def start(self) -> Product:
         """Starts it, and returns when it governs the GPU."""

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Run the NVIDIA lever's cases on a machine with an NVIDIA GPU, the stock driver beside rtxg.
 
-    tests/gpu/run.py [--bin DIR] [--out DIR] [--case NAME[,NAME...]] [--quick] [--list]
+    tests/gpu/run.py [--bin DIR] [--beside DIR] [--out DIR] [--case NAME[,NAME...]] [--quick]
+    tests/gpu/run.py --list
 
 It needs root, the driver, and in --bin (default build/gpu): rtxg-nvgov, rtxg-guardian,
 rtxg-nvprobe, rtxg-channels, load and hackload. Results go to OUT (default bench/results):
@@ -166,6 +167,8 @@ def main() -> int:
     soak = os.environ.get("SOAK") or 300  # argparse converts a text, and refuses what is no number
     what = "seconds of the cases soak and admitted (300; in the environment SOAK)"
     parser.add_argument("--soak", type=float, default=soak, help=what)
+    what = "programs of another build, measured in turns with those of --bin (mix)"
+    parser.add_argument("--beside", type=Path, action="append", default=[], help=what)
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:
@@ -176,6 +179,9 @@ def main() -> int:
     for c in chosen:
         if c not in CASES:
             parser.error(f"no case '{c}': one of {', '.join(CASES)}")
+    for folder in args.beside:
+        if not (folder / "rtxgd").exists():
+            parser.error(f"--beside {folder}: there is no rtxgd: name a folder with its programs")
     name = identify()
     if not name:
         print("skipped: no NVIDIA GPU here (no /dev/nvidiactl, or nvidia-smi does not answer)")
@@ -186,6 +192,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="rtxg-gpu-") as work:
         setup = Setup(args.bin.resolve(), args.out.resolve(), Path(work), name=name)
         setup.quick, setup.soak_s = args.quick, args.soak
+        setup.beside = [folder.resolve() for folder in args.beside]
         if args.quick:
             setup.name += "-quick"
         with held_open():

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
 import harness  # noqa: E402
 import run  # noqa: E402
-from cases import CASES, latency  # noqa: E402
+from cases import CASES, latency, mix  # noqa: E402
 
 without_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU here")
 
@@ -212,3 +212,69 @@ def test_the_lines_about_latency(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ]
     assert setup.results[3]["detail"]["throughput_percent_of_stock"] == 88.889
     assert setup.results[-1]["detail"]["stats"] == {"suspends": 3}
+
+
+class OneBuild(Nothing):
+    """A product that says which build is started."""
+
+    started: list[str]
+
+    def use(self, build: Path) -> None:
+        OneBuild.build = build.name
+
+    def start(self) -> None:
+        OneBuild.started.append(OneBuild.build)
+
+    build = ""
+
+
+class FourPrograms(Nothing):
+    """The programs of the mix, whose rates are always the same."""
+
+    def measure(self, *_: object, **__: object) -> tuple[int, int]:
+        OneBuild.started.append("stock" if OneBuild.started else "")
+        return 0, 1
+
+    def results(self, *_: object) -> dict[str, float]:
+        return {kind: 1.0 for kind in mix.KINDS} | {"p50": 2.0, "p99": 4.0}
+
+
+def test_the_mix_measures_several_builds_in_turns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On the same running programs, none always first, and names each line by its folder."""
+    p50 = {"new": 2.0, "old": 2.6}
+    monkeypatch.setattr(mix, "Product", OneBuild)
+    monkeypatch.setattr(mix, "Programs", Nothing)
+    monkeypatch.setattr(mix, "Mix", FourPrograms)
+    monkeypatch.setattr(mix, "promise", lambda _: "")
+    monkeypatch.setattr(mix.time, "sleep", lambda _: None)
+    monkeypatch.setattr(
+        mix,
+        "governed",
+        lambda *_: FourPrograms().results()
+        | {"p50": p50[OneBuild.build], "idle": {"idle_percent": 1.0, "seconds": 8}}
+        | {"idle_by_the_core_percent": 0.5},
+    )
+    setup = harness.Setup(tmp_path / "new", tmp_path, tmp_path, current="mix")
+    setup.beside = [tmp_path / "old"]
+    OneBuild.build, OneBuild.started = "new", []
+    mix.case_mix(setup)
+    began = [x for x in OneBuild.started if x and x != "stock"]
+    assert began == ["new", "old", "old", "new", "new", "old"]
+    lines = {x["case"]: (x["rtxg"], x["met"]) for x in setup.results}
+    assert lines["mix, new: the chat's time for a token: p50 over alone"] == (1.0, True)
+    assert lines["mix, old: the chat's time for a token: p50 over alone"] == (1.3, False)
+    assert len(lines) == 10
+    # One build alone is not named.
+    setup.beside, setup.results = [], []
+    OneBuild.build, OneBuild.started = "new", []
+    mix.case_mix(setup)
+    assert setup.results[0]["case"] == "mix: the chat's time for a token: p50 over alone"
+
+
+def test_a_folder_without_a_build_is_refused(tmp_path: Path) -> None:
+    """Before anything is started, with what ought to be there."""
+    done = command("--beside", str(tmp_path), "--case", "mix")
+    assert done.returncode == run.USAGE
+    assert f"--beside {tmp_path}: there is no rtxgd" in done.stderr

@@ -165,13 +165,19 @@ def mean(rounds: list[dict[str, Any]], what: str) -> float:
     return float(np.mean([r[what] for r in rounds]))
 
 
+def in_turns(builds: list[Path], rounds: int) -> list[list[Path]]:
+    """Which builds are measured after each other in each round: in turns, none always first."""
+    return [builds if n % 2 == 0 else builds[::-1] for n in range(rounds)]
+
+
 def case_mix(setup: Setup) -> None:
     """JAX, PyTorch, CuPy and a chat with a bound of 5 ms: tokens, work, idle time."""
     rounds = 1 if setup.quick else 3
     length = setup.seconds(5, 8)
     alone: dict[str, Any] = {}
     stock: list[dict[str, Any]] = []
-    rtxg: list[dict[str, Any]] = []
+    builds = [setup.bin, *setup.beside]
+    rtxg: dict[Path, list[dict[str, Any]]] = {build: [] for build in builds}
     product = Product(setup)
     with Programs(setup) as programs:
         mix = Mix(setup, programs)
@@ -181,7 +187,7 @@ def case_mix(setup: Setup) -> None:
             began = time.monotonic()
             mix.begin(product)
             print(f"    all four are warm after {time.monotonic() - began:.1f} s", flush=True)
-            rtxg.append(governed(product, mix, length))
+            rtxg[setup.bin].append(governed(product, mix, length))
             product.stop()
             for kind in KINDS:
                 t = setup.seconds(3 if kind == "chat" else 1.2, 8 if kind == "chat" else 3)
@@ -192,11 +198,14 @@ def case_mix(setup: Setup) -> None:
             window = mix.measure(setup.seconds(3, 8), "chat", idle=True)
             mix.tell("pause", "chat")
             sleepy = mix.results(*window, "chat")
-            for n in range(rounds):
-                if n:
+            for n, turns in enumerate(in_turns(builds, rounds)):
+                for build in turns:
+                    if n == 0 and build == setup.bin:
+                        continue  # that was the first one
+                    product.use(build)
                     product.start()
                     promise(product)
-                    rtxg.append(governed(product, mix, length))
+                    rtxg[build].append(governed(product, mix, length))
                     product.stop()
                 window = mix.measure(length, *KINDS)
                 mix.tell("pause", *KINDS)
@@ -205,17 +214,37 @@ def case_mix(setup: Setup) -> None:
         finally:
             mix.tell("quit", *KINDS)
             product.__exit__()
-    detail = {"alone": alone, "chat_alone_with_idle_cpus": sleepy, "stock_rounds": stock, "rtxg_rounds": rtxg, "promise": said}
+    detail = {
+        "alone": alone,
+        "chat_alone_with_idle_cpus": sleepy,
+        "stock_rounds": stock,
+        "promise": said,
+    }
+    for build in builds:
+        name = f"mix, {build.name}" if setup.beside else "mix"
+        record_build(setup, name, length, stock, rtxg[build], detail)
+
+
+def record_build(
+    setup: Setup,
+    name: str,
+    length: float,
+    stock: list[dict[str, Any]],
+    rtxg: list[dict[str, Any]],
+    detail: dict[str, Any],
+) -> None:
+    """The lines of one build."""
+    alone = detail["alone"]
     for q, aim in (("p50", 1.1), ("p99", 1.25)):
         value = mean(rtxg, q) / alone[q]
         setup.record(
-            f"mix: the chat's time for a token: {q} over alone",
+            f"{name}: the chat's time for a token: {q} over alone",
             "times",
             mean(stock, q) / alone[q],
             value,
             f"{aim:g}",
             value <= aim,
-            **(detail if q == "p50" else {}),
+            **({**detail, "rtxg_rounds": rtxg} if q == "p50" else {}),
         )
     sums = {
         name: float(np.mean([sum(over(r, alone).values()) for r in found]))
@@ -223,7 +252,7 @@ def case_mix(setup: Setup) -> None:
     }
     value = sums["rtxg"] / sums["stock"]
     setup.record(
-        "mix: sum over all four of rate / rate alone, over stock's",
+        f"{name}: sum over all four of rate / rate alone, over stock's",
         "times",
         1.0,
         value,
@@ -237,7 +266,7 @@ def case_mix(setup: Setup) -> None:
     covered = min(r["idle"]["seconds"] for r in rtxg) >= length / 2  # the log is a ring
     by_core = [r["idle_by_the_core_percent"] for r in rtxg]
     setup.record(
-        "mix: engine idle while a stopped program has work, by the switch log and the programs",
+        f"{name}: engine idle while a stopped program has work, by the switch log and the programs",
         "% of the time",
         None,
         by_log if covered else None,
@@ -248,7 +277,7 @@ def case_mix(setup: Setup) -> None:
     )
     known = None not in by_core
     setup.record(
-        "mix: the same by the core's own count",
+        f"{name}: the same by the core's own count",
         "% of the time",
         None,
         float(np.mean(by_core)) if known else None,
