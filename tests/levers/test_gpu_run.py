@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +218,7 @@ class OneBuild(Nothing):
     """A product that says which build is started."""
 
     started: list[str]
+    medians: Iterator[float] = iter(())
 
     def use(self, build: Path) -> None:
         OneBuild.build = build.name
@@ -236,13 +237,15 @@ class FourPrograms(Nothing):
         return 0, 1
 
     def results(self, *_: object) -> dict[str, float]:
-        return {kind: 1.0 for kind in mix.KINDS} | {"p50": 2.0, "p99": 4.0}
+        p50 = next(OneBuild.medians, 2.0)
+        return {kind: 1.0 for kind in mix.KINDS} | {"p50": p50, "p99": 4.0}
 
 
 def test_the_mix_measures_several_builds_in_turns(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On the same running programs, none always first, and names each line by its folder."""
+    """On the same running programs, none always first, and names each line by its folder. The chat
+    alone is measured in each round, too: its time for a token changes within a run."""
     p50 = {"new": 2.0, "old": 2.6}
     monkeypatch.setattr(mix, "Product", OneBuild)
     monkeypatch.setattr(mix, "Programs", Nothing)
@@ -252,14 +255,18 @@ def test_the_mix_measures_several_builds_in_turns(
     monkeypatch.setattr(
         mix,
         "governed",
-        lambda *_: FourPrograms().results()
-        | {"p50": p50[OneBuild.build], "idle": {"idle_percent": 1.0, "seconds": 8}}
+        lambda *_: {kind: 1.0 for kind in mix.KINDS}
+        | {"p50": p50[OneBuild.build], "p99": 4.0, "idle": {"idle_percent": 1.0, "seconds": 8}}
         | {"idle_by_the_core_percent": 0.5},
     )
     setup = harness.Setup(tmp_path / "new", tmp_path, tmp_path, current="mix")
     setup.beside = [tmp_path / "old"]
     OneBuild.build, OneBuild.started = "new", []
+    # JAX, PyTorch, CuPy, the chat with CPUs that may sleep; then each round the chat, and stock.
+    rounds = [2.4, 7.0, 1.6, 7.0, 2.0, 7.0]
+    OneBuild.medians = iter([9.0, 9.0, 9.0, 9.0, *rounds])
     mix.case_mix(setup)
+    assert setup.results[0]["stock"] == 3.5
     began = [x for x in OneBuild.started if x and x != "stock"]
     assert began == ["new", "old", "old", "new", "new", "old"]
     lines = {x["case"]: (x["rtxg"], x["met"]) for x in setup.results}

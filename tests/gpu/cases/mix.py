@@ -175,6 +175,7 @@ def case_mix(setup: Setup) -> None:
     rounds = 1 if setup.quick else 3
     length = setup.seconds(5, 8)
     alone: dict[str, Any] = {}
+    chat_alone: list[dict[str, Any]] = []
     stock: list[dict[str, Any]] = []
     builds = [setup.bin, *setup.beside]
     rtxg: dict[Path, list[dict[str, Any]]] = {build: [] for build in builds}
@@ -189,9 +190,8 @@ def case_mix(setup: Setup) -> None:
             print(f"    all four are warm after {time.monotonic() - began:.1f} s", flush=True)
             rtxg[setup.bin].append(governed(product, mix, length))
             product.stop()
-            for kind in KINDS:
-                t = setup.seconds(3 if kind == "chat" else 1.2, 8 if kind == "chat" else 3)
-                window = mix.measure(t, kind)
+            for kind in BATCH:
+                window = mix.measure(setup.seconds(1.2, 3), kind)
                 mix.tell("pause", kind)
                 alone |= mix.results(*window, kind)
                 time.sleep(0.2)
@@ -199,6 +199,11 @@ def case_mix(setup: Setup) -> None:
             mix.tell("pause", "chat")
             sleepy = mix.results(*window, "chat")
             for n, turns in enumerate(in_turns(builds, rounds)):
+                # A token's time changes with the CPU within the run: alone it is taken each round.
+                window = mix.measure(setup.seconds(3, 5), "chat")
+                mix.tell("pause", "chat")
+                chat_alone.append(mix.results(*window, "chat"))
+                time.sleep(0.2)
                 for build in turns:
                     if n == 0 and build == setup.bin:
                         continue  # that was the first one
@@ -214,8 +219,10 @@ def case_mix(setup: Setup) -> None:
         finally:
             mix.tell("quit", *KINDS)
             product.__exit__()
+    alone |= {what: mean(chat_alone, what) for what in ("p50", "p99", "chat")}
     detail = {
         "alone": alone,
+        "chat_alone_rounds": chat_alone,
         "chat_alone_with_idle_cpus": sleepy,
         "stock_rounds": stock,
         "promise": said,
