@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
@@ -135,6 +136,77 @@ def exp_parts(setup: Any) -> dict[str, Any]:
         "samples": samples,
         "rt_pid": p.pid,
     }
+
+
+Rows = NDArray[np.float64]
+
+
+def switch_parts(jobs: Rows, log: Rows, pid: int) -> dict[str, Rows]:
+    """What each job's time is made of, in us, by the context-switch log.
+
+    jobs: (n, 3) release, latency and kernel in ns. log: (m, 3) time in ns, tag, pid, in order. Of a
+    job that came while another program was on the engine: `leave`, from its release until that
+    program's context was saved (what is left of its slice, and the saving); `restore`, from then
+    until the job's context was on the engine; `rest`, from then to the end of its kernel.
+    """
+    start, end = 6, 7  # tags: a context came onto the engine; it was saved
+    parts: dict[str, list[float]] = {"leave": [], "restore": [], "rest": [], "latency": []}
+    mine = log[(log[:, 1] == start) & (log[:, 2] == pid)][:, 0]
+    others = log[(log[:, 1] == end) & (log[:, 2] != pid)][:, 0]
+    for release, latency, _ in jobs:
+        on = mine[(mine > release) & (mine < release + latency)]
+        off = others[(others > release) & (others < (on[0] if on.size else release))]
+        if not off.size:
+            continue
+        left = float(off[-1])
+        parts["leave"].append((left - release) / 1e3)
+        parts["restore"].append((float(on[0]) - left) / 1e3)
+        parts["rest"].append((release + latency - float(on[0])) / 1e3)
+        parts["latency"].append(latency / 1e3)
+    return {name: np.array(values) for name, values in parts.items()}
+
+
+def spread(values: Rows) -> dict[str, float]:
+    """Of some times: the shortest, the median, the 99th percentile, the longest."""
+    if not values.size:
+        return {"jobs": 0}
+    least, p50, p99, most = (float(np.percentile(values, q)) for q in (0, 50, 99, 100))
+    return {"min": least, "p50": p50, "p99": p99, "max": most, "jobs": int(values.size)}
+
+
+def exp_switch(setup: Any) -> dict[str, Any]:
+    """What a sporadic job's time is made of, and what shorter slices of the others would give."""
+    found: dict[str, Any] = {}
+    log = setup.work / "switch-log.txt"
+    for turn, slices in enumerate(((30, 16, 8, 4), (4, 8, 16, 30))):
+        alone, _, _ = harness.critical(setup, 1000, 250)
+        found[f"alone {turn}"] = alone
+        for us in slices:
+            with harness.Governor(setup, "--set", f"slice_critical={us * 1000}") as gov:
+                harness.standard_vgpus(gov, [34, 33, 33])
+                with harness.Loads(setup) as loads:
+                    harness.three_hogs(setup, loads, 7.5, gov)
+                    time.sleep(0.5)
+                    out = setup.work / f"rt-switch-{us}-{turn}.txt"
+                    words = ["rt", str(setup.turns[100]), "10000", "1000", "300", str(out)]
+                    command = [str(setup.bin / "load"), *words]
+                    p = loads.start(command, None, gov, 8, stdout=subprocess.DEVNULL)
+                    time.sleep(1.0)
+                    lab(setup, "log", "3", str(log))
+                    p.wait()
+                    jobs = np.loadtxt(out, ndmin=2)[50:]
+                    rate = harness.rates(loads, float(jobs[0, 0]), float(jobs[-1, 0]))
+                    loads.wait()
+            lines = (x.split() for x in log.read_text(encoding="ascii").splitlines())
+            rows = np.array([[float(w[0]), float(int(w[1], 16)), float(w[2])] for w in lines])
+            seen = jobs[(jobs[:, 0] > rows[0, 0]) & (jobs[:, 0] < rows[-1, 0] - 1e6)]
+            parts = switch_parts(seen, rows, p.pid)
+            found[f"slices of {us} us, {turn}"] = {
+                "all": harness.percentiles(jobs[:, 1] / 1e3),
+                "parts": {name: spread(values) for name, values in parts.items()},
+                "chunks_per_s_of_the_others": rate,
+            }
+    return found
 
 
 def exp_warmed(setup: Any) -> dict[str, Any]:
