@@ -83,8 +83,9 @@ volatile uint32_t *rtx_timeline_word(rtx_timeline_t timeline);
 int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value);
 
 /*
- * Asks for an interrupt when the word reaches value (that is, when (int32_t)(*word - value) >= 0).
- * rtx_timeline_wait does so by itself; before the wait it saves a little time. Numbers go forward:
+ * Asks for an interrupt when the word reaches value (that is, when (int32_t)(*word - value) >= 0),
+ * or for its stamp alone where the end is foreseen. rtx_timeline_wait does so by itself; before the
+ * wait it saves a little time. Numbers go forward:
  * -ERANGE for one before the last that was armed and not reached. -EAGAIN when RTX_TIMELINE_ARMED_MAX
  * are outstanding.
  */
@@ -105,12 +106,14 @@ int rtx_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how
 
 /*
  * how: RTX_SYNC_NOTIFY foresees. Where all but one of the last five uses took equally long (within
- * 10 us), a wait sleeps until about the end that is foreseen, and the interrupt still ends the
- * sleep. RTX_FORESEE_LOOK wakes shortly before it, looks at the word for 10 us at most and 4 us on
- * average, and sleeps again if it has not come: the thread goes on some microseconds after the end
- * and not after the way of an interrupt. RTX_FORESEE_SLEEP wakes shortly after it, and looks for 3
- * us at most and 1 us on average: somewhat later, for less CPU time. Uses of lengths that differ,
- * and those that several threads wait for, are waited for as without.
+ * 10 us), a wait sleeps on a timer until about the end that is foreseen, and the GPU raises no
+ * interrupt. RTX_FORESEE_LOOK wakes shortly before that end, looks at the word for 10 us at most and
+ * 4 us on average, and asks for the interrupt if the value has not come: the thread goes on some
+ * microseconds after the end and not after the way of an interrupt. RTX_FORESEE_SLEEP wakes shortly
+ * after it, and looks for 3 us at most and 1 us on average: somewhat later, for less CPU time. An
+ * end that comes earlier than foreseen is seen at the time that was foreseen. Uses of lengths that
+ * differ, those of which several are outstanding or that several threads wait for, and those of
+ * tasks whose host knows the word (rtx_gpu_notify) are waited for as without.
  */
 enum rtx_foresee {
 	RTX_FORESEE_OFF,

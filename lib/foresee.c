@@ -60,11 +60,23 @@ uint64_t rtx_lib_foresee_look(const struct foresee *f)
 	return f->sleeps ? FORESEE_GLANCE_NS : FORESEE_LOOK_NS;
 }
 
+static int64_t share(const struct foresee *f)
+{
+	return f->sleeps ? FORESEE_GLANCE_SHARE_NS : FORESEE_SHARE_NS;
+}
+
+bool rtx_lib_foresee_can(const struct foresee *f)
+{
+	uint64_t middle;
+
+	return f->purse + share(f) >= (int64_t)rtx_lib_foresee_look(f) && length(f, &middle);
+}
+
 uint64_t rtx_lib_foresee_wake(struct foresee *f, uint64_t begun, uint64_t now)
 {
 	uint64_t middle, at;
 
-	f->purse += f->sleeps ? FORESEE_GLANCE_SHARE_NS : FORESEE_SHARE_NS;
+	f->purse += share(f);
 	if (f->purse > FORESEE_PURSE_NS)
 		f->purse = FORESEE_PURSE_NS;
 	if (!length(f, &middle)) {

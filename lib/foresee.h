@@ -62,6 +62,8 @@ struct foresee {
 
 /* The longest look. */
 uint64_t rtx_lib_foresee_look(const struct foresee *f);
+/* Will the next use be foreseen, as far as is known before it begins? */
+bool rtx_lib_foresee_can(const struct foresee *f);
 /* When to ask to be woken in order to look; 0: not to look, for this wait. */
 uint64_t rtx_lib_foresee_wake(struct foresee *f, uint64_t begun, uint64_t now);
 void rtx_lib_foresee_note(struct foresee *f, const struct foresee_use *use);

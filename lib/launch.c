@@ -10,6 +10,7 @@
 #include "errors.h"
 #include "handle.h"
 #include "host.h"
+#include "nvrm.h"
 #include "process.h"
 #include "rtxg_nvrm.h"
 #include "sync.h"
@@ -371,8 +372,7 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 	store(&p->fenced, p->fenced + 1);
 	record->fenced = true;
 	/* The host is told by the interrupt, also of a launch for which its task only looks. */
-	if (how->timeline && how->how == RTX_SYNC_FENCE &&
-	    rtx_timeline_arm(how->timeline, how->value))
+	if (how->timeline && rtx_lib_timeline_ask(how->timeline, how->value))
 		rtx_lib_forget_error();
 }
 

@@ -374,27 +374,70 @@ int rtx_lib_timeline_event(struct rtx_timeline *t)
 	return load(&t->channel.event) >= 0 ? 0 : rtx_lib_nvrm_event(t->nvrm->gpu, &t->channel);
 }
 
-int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value)
+static int put(struct rtx_timeline *t, uint32_t value, uint64_t begun, bool quiet)
 {
-	int place;
+	int place = rtx_lib_nvrm_submit(t->nvrm->gpu, &t->channel, t->word_at, value,
+					t->payloads + 1, !quiet);
 
-	if (t->any_armed && value == t->armed)
-		return 0;
-	if (t->any_armed && (int32_t)(value - t->armed) < 0)
-		return timeline_reached(t, value) ? 0 : -ERANGE;
-	place = rtx_lib_nvrm_submit(t->nvrm->gpu, &t->channel, t->word_at, value, t->payloads + 1);
 	if (place < 0)
 		return place;
 	t->payload[place] = ++t->payloads;
 	t->armed_at[place] = value;
-	t->begun[place] = t->next_at && value == t->next ? t->next_at : timeline_now(t);
+	t->begun[place] = begun;
 	t->armed = value;
 	t->any_armed = true;
-	t->counted_armed++;
+	t->quiet = quiet;
+	t->counted_armed += !quiet;
 	return 0;
 }
 
-int rtx_timeline_arm(rtx_timeline_t t, uint32_t value)
+int rtx_lib_timeline_loud(struct rtx_timeline *t)
+{
+	uint32_t last = (t->channel.put + NVRM_ENTRIES - 1) % NVRM_ENTRIES;
+
+	if (!t->any_armed || !t->quiet || timeline_reached(t, t->armed))
+		return 0;
+	return put(t, t->armed, t->begun[last], false);
+}
+
+int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value, bool quiet)
+{
+	int ret;
+
+	if (t->any_armed && value == t->armed)
+		return quiet ? 0 : rtx_lib_timeline_loud(t);
+	if (t->any_armed && (int32_t)(value - t->armed) < 0)
+		return timeline_reached(t, value) ? 0 : -ERANGE;
+	/* Of several that are outstanding each raises its interrupt: another may wait for it. */
+	ret = rtx_lib_timeline_loud(t);
+	if (ret)
+		return ret;
+	quiet = quiet && (!t->any_armed || timeline_reached(t, t->armed));
+	return put(t, value, t->next_at && value == t->next ? t->next_at : timeline_now(t), quiet);
+}
+
+void rtx_lib_timeline_learn(struct rtx_timeline *t)
+{
+	volatile struct nvrm_fence *fence = &t->channel.fences[t->last_place];
+
+	if (!t->last_payload ||
+	    __atomic_load_n(&fence->payload, __ATOMIC_ACQUIRE) != t->last_payload)
+		return;
+	t->last.stamp = fence->stamp;
+	rtx_lib_foresee_note(&t->foresee, &t->last);
+	t->last_payload = 0;
+}
+
+bool rtx_lib_timeline_quiet(struct rtx_timeline *t)
+{
+	/* The host of the program's tasks sleeps until an interrupt, too. */
+	if (!t->foresees || load(&t->users) > 1 || load(&t->nvrm->memory.host_event) >= 0)
+		return false;
+	rtx_lib_timeline_learn(t);
+	return rtx_lib_foresee_can(&t->foresee);
+}
+
+static int arm(rtx_timeline_t t, uint32_t value, bool always)
 {
 	int ret;
 
@@ -408,7 +451,7 @@ int rtx_timeline_arm(rtx_timeline_t t, uint32_t value)
 		pthread_mutex_unlock(&t->lock);
 		return ret;
 	}
-	ret = rtx_lib_timeline_arm(t, value);
+	ret = rtx_lib_timeline_arm(t, value, !always && rtx_lib_timeline_quiet(t));
 	if (ret == -ERANGE)
 		rtx_lib_failed(ret,
 			       "value %u lies before %u, which is armed already; values go forward",
@@ -420,6 +463,16 @@ int rtx_timeline_arm(rtx_timeline_t t, uint32_t value)
 			       "wait for one",
 			       RTX_TIMELINE_ARMED_MAX);
 	return ret;
+}
+
+int rtx_timeline_arm(rtx_timeline_t t, uint32_t value)
+{
+	return arm(t, value, false);
+}
+
+int rtx_lib_timeline_ask(rtx_timeline_t t, uint32_t value)
+{
+	return arm(t, value, true);
 }
 
 int rtx_timeline_stamp(rtx_timeline_t t, uint32_t value, uint64_t *gpu_ns)

@@ -29,6 +29,8 @@ struct timeline_share {
 	uint32_t offset; /* of the word in the memory, bytes */
 };
 int rtx_lib_timeline_share(rtx_timeline_t timeline, struct timeline_share *share);
+/* As rtx_timeline_arm(), and for one that does not wait here: whatever is foreseen. */
+int rtx_lib_timeline_ask(rtx_timeline_t timeline, uint32_t value);
 /* As rtx_timeline_wait(), until *stop is true as well: -ECANCELED. */
 int rtx_lib_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how,
 			  uint64_t until, const bool *stop);

@@ -290,9 +290,8 @@ static uint32_t taken(const struct nvrm_channel *c)
 	return __atomic_load_n(&c->userd[NV_USERD_GP_GET / 4], __ATOMIC_ACQUIRE) % NVRM_ENTRIES;
 }
 
-/* word_at 0: without an acquire, at once. */
-static int submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at, uint32_t value,
-		  uint64_t payload, bool interrupt)
+int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at,
+			uint32_t value, uint64_t payload, bool interrupt)
 {
 	uint32_t place = c->put, next = (place + 1) % NVRM_ENTRIES, methods[PLACE_WORDS];
 	uint64_t at = c->push_at + place * PLACE_WORDS * 4ull;
@@ -320,12 +319,6 @@ static int submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at
 	__atomic_store_n(gpu->doorbell, c->token, __ATOMIC_RELEASE);
 	c->put = next;
 	return (int)place;
-}
-
-int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *channel, uint64_t word_at,
-			uint32_t value, uint64_t payload)
-{
-	return submit(gpu, channel, word_at, value, payload, true);
 }
 
 /* --- channels --------------------------------------------------------------------------------- */
@@ -476,7 +469,7 @@ static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 	/* The first runlist is the compute engine's, where each wait would cost a context switch. */
 	if (!(c->token >> 16))
 		return -EOPNOTSUPP;
-	place = submit(gpu, c, 0, 0, 1, false);
+	place = rtx_lib_nvrm_submit(gpu, c, 0, 0, 1, false);
 	for (unsigned int i = 0; i < TRY_LOOKS && place >= 0; i++) {
 		if (__atomic_load_n(&c->fences[place].payload, __ATOMIC_ACQUIRE) == 1)
 			return 0;

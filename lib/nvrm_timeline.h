@@ -29,6 +29,7 @@ struct rtx_timeline {
 	uint32_t next;	      /* what rtx_lib_timeline_next() gave last */
 	bool any_armed;
 	uint32_t armed;			 /* last one */
+	bool quiet;			 /* that one raises no interrupt */
 	uint32_t armed_at[NVRM_ENTRIES]; /* by place: the value; its fence has the payload below */
 	uint64_t payload[NVRM_ENTRIES];
 	uint64_t begun[NVRM_ENTRIES]; /* when its work was given to the stream, or it was armed */
@@ -87,8 +88,18 @@ static inline bool timeline_reached(const struct rtx_timeline *t, uint32_t value
 /* Interrupts are asked for from now on. Called with t->lock held. */
 int rtx_lib_timeline_event(struct rtx_timeline *t);
 /*
- * -EAGAIN: no place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held.
+ * quiet: who waits for it foresees, and asks for the interrupt later if it is needed. -EAGAIN: no
+ * place in the ring. -ERANGE: an earlier one than the last. Called with t->lock held.
  */
-int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value);
+int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value, bool quiet);
+/* May the next value be armed quietly? Called with t->lock held. */
+bool rtx_lib_timeline_quiet(struct rtx_timeline *t);
+/* The last value that is armed raises an interrupt from now on. Called with t->lock held. */
+int rtx_lib_timeline_loud(struct rtx_timeline *t);
+/*
+ * Gives the last wait to what is foreseen, if its stamp is there: the channel comes a little after
+ * the word. Called with t->lock held.
+ */
+void rtx_lib_timeline_learn(struct rtx_timeline *t);
 
 #endif

@@ -136,20 +136,12 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 	return ret < 0 ? ret : 0;
 }
 
-/*
- * Gives the last wait to what is foreseen, now that its stamp is there, and asks when to look for
- * this one. Called with t->lock held.
- */
+/* Asks when to look for the end of this wait. Called with t->lock held. */
 static void foresee(struct rtx_timeline *t, struct wait *w, uint64_t now)
 {
 	uint32_t place = (t->channel.put + NVRM_ENTRIES - 1) % NVRM_ENTRIES;
-	volatile struct nvrm_fence *fence = &t->channel.fences[t->last_place];
 
-	if (t->last_payload &&
-	    __atomic_load_n(&fence->payload, __ATOMIC_ACQUIRE) == t->last_payload) {
-		t->last.stamp = fence->stamp;
-		rtx_lib_foresee_note(&t->foresee, &t->last);
-	}
+	rtx_lib_timeline_learn(t);
 	t->last_payload = 0;
 	/* Of several, one sleeps in the driver and wakes the others: none of them looks. */
 	if (load(&t->users) > 1 || !t->any_armed || t->armed != w->value)
@@ -203,30 +195,52 @@ static void remember(struct rtx_timeline *t, struct wait *w)
 	pthread_mutex_unlock(&t->lock);
 }
 
+/* Until it is time to look: no interrupt was asked for, and those of earlier uses are not heard. */
+static int nap(const struct rtx_timeline *t, uint64_t now, uint64_t until)
+{
+	const struct nv_sys *sys = t->nvrm->gpu->sys;
+	uint64_t again = LOOK_AGAIN_MS * NS_PER_MS;
+
+	return sys->poll(sys->ctx, -1, until - now < again ? until - now : again);
+}
+
+/*
+ * Arms the value. *quiet: it raises no interrupt. What is refused is no error of the wait. -EAGAIN:
+ * those that are armed wake us, too, and then there is a place. -ERANGE: a later value is armed, so
+ * look.
+ */
+static int prepare(struct rtx_timeline *t, struct wait *w, bool first, uint64_t now, bool *quiet)
+{
+	int ret;
+
+	pthread_mutex_lock(&t->lock);
+	ret = rtx_lib_timeline_event(t);
+	if (!ret) {
+		rtx_lib_timeline_arm(t, w->value, first ? rtx_lib_timeline_quiet(t) : w->wake);
+		if (first && t->foresees)
+			foresee(t, w, now);
+		if (!w->wake)
+			rtx_lib_timeline_loud(t);
+	}
+	*quiet = w->wake && t->quiet;
+	pthread_mutex_unlock(&t->lock);
+	return ret;
+}
+
 /* NOTIFY, but for what be_exact() changes. */
 static int sleep_until(struct rtx_timeline *t, struct wait *w)
 {
 	uint64_t asked = timeline_now(t);
-	bool woken = true, first = true;
+	bool woken = true, first = true, quiet;
 
 	while (!timeline_reached(t, w->value)) {
-		uint64_t now = timeline_now(t);
+		uint64_t now = timeline_now(t), until;
 		int ret = ended(t, w->stop, now, w->until);
 
 		if (!ret)
 			ret = went_back(t, w);
 		if (!ret) {
-			/*
-			 * -EAGAIN: those that are armed wake us, too, and then there is a place.
-			 * -ERANGE: a later value is armed, so look.
-			 */
-			pthread_mutex_lock(&t->lock);
-			ret = rtx_lib_timeline_event(t);
-			if (!ret)
-				rtx_lib_timeline_arm(t, w->value);
-			if (!ret && first && t->foresees)
-				foresee(t, w, now);
-			pthread_mutex_unlock(&t->lock);
+			ret = prepare(t, w, first, now, &quiet);
 			if (ret)
 				return ret;
 			if (first && w->wake)
@@ -237,8 +251,9 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 				woken = true;
 				continue;
 			}
-			ret = sleep_once(t, now, w->wake && w->wake < w->until ? w->wake : w->until,
-					 &woken);
+			woken = false;
+			until = w->wake && w->wake < w->until ? w->wake : w->until;
+			ret = quiet ? nap(t, now, until) : sleep_once(t, now, until, &woken);
 			if (ret == -EINTR)
 				return interrupted();
 			if (ret)

@@ -554,7 +554,7 @@ static int sleep_on_clock(void *ctx, int fd, uint64_t timeout_ns)
 		if (awake > fake_nvrm.awake)
 			fake_nvrm.awake = awake;
 	}
-	if (!fake_nvrm.end_at || timer < interrupt) {
+	if (fd < 0 || !fake_nvrm.end_at || timer < interrupt) {
 		/* what came before the sleep ends it at once */
 		ret = nv_sys_linux.poll(ctx, fd, 0);
 		if (!ret)

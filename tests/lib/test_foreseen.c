@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include "fake_nvrm.h"
 #include "foresee.h"
+#include "nvrm.h"
 #include "nvrm_gpu.h"
 #include "rtxg_nvrm.h"
 
@@ -105,7 +106,7 @@ static void equal_uses_are_met(void **state)
 /* What USES waits of that kind cost on average: time outside of sleeps, and calls. */
 struct cost {
 	uint64_t late, busy;
-	int sleeps, slacks;
+	int sleeps, slacks, interrupts;
 };
 
 static struct cost cost(enum rtx_foresee how)
@@ -118,7 +119,7 @@ static struct cost cost(enum rtx_foresee how)
 	for (uint32_t v = 1; v <= 3 * USES; v++) {
 		if (v == 2 * USES + 1) {
 			fake_nvrm.busy = 0;
-			fake_nvrm.sleeps = fake_nvrm.slacks = 0;
+			fake_nvrm.sleeps = fake_nvrm.slacks = fake_nvrm.interrupts = 0;
 		}
 		late = use(v, MS);
 		c.late += v > 2 * USES ? late : 0;
@@ -127,13 +128,14 @@ static struct cost cost(enum rtx_foresee how)
 	c.busy = fake_nvrm.busy / USES;
 	c.sleeps = fake_nvrm.sleeps;
 	c.slacks = fake_nvrm.slacks;
+	c.interrupts = fake_nvrm.interrupts;
 	after(NULL);
 	return c;
 }
 
 /*
- * Beside the interrupt alone: one sleep more, which the interrupt of the use before ends at once,
- * and three calls for exact timers. The time that is looked for is what differs.
+ * Beside the interrupt alone: three calls for exact timers, and a second sleep only where a look was
+ * in vain. No interrupt comes but for these.
  */
 static void who_sleeps_is_as_cheap_as_the_interrupt(void **state)
 {
@@ -145,7 +147,10 @@ static void who_sleeps_is_as_cheap_as_the_interrupt(void **state)
 	assert_true(sleeps.busy <= plain.busy + US / 2);
 	assert_true(looks.busy >= 3 * sleeps.busy);
 	assert_true(plain.sleeps <= (int)USES + 2);
-	assert_true(sleeps.sleeps <= 2 * (int)USES + 2);
+	assert_true(sleeps.sleeps <= (int)(USES + USES / 10));
+	assert_int_equal(plain.interrupts, USES);
+	assert_true(sleeps.interrupts <= (int)USES / 10);
+	assert_true(looks.interrupts <= (int)USES / 2);
 	assert_int_equal(plain.slacks, 0);
 	assert_true(sleeps.slacks <= 3 * (int)USES);
 }
@@ -161,6 +166,54 @@ static void a_look_is_short(void **state)
 	assert_true(fake_nvrm.awake <= FORESEE_LOOK_NS + 2 * US);
 	/* and so does this one, which ends while it sleeps */
 	assert_true(use(USES + 2, 100 * US) >= fake_nvrm.interrupt_late);
+}
+
+/* It sleeps on a timer alone, so that is when it looks. */
+static void an_end_before_the_one_foreseen_is_seen_by_then(void **state)
+{
+	for (int how = RTX_FORESEE_LOOK; how <= RTX_FORESEE_SLEEP; how++) {
+		assert_int_equal(rtx_timeline_foresee(line, (enum rtx_foresee)how), 0);
+		for (uint32_t v = 1; v <= USES; v++)
+			use((uint32_t)how * 100 + v, MS);
+		assert_true(use((uint32_t)how * 100 + USES + 1, MS / 2) <= MS / 2 + 10 * US);
+	}
+}
+
+/* The word is the test's to write, and the engine is a real thread. */
+static void raises(uint32_t value, int more)
+{
+	int before = __atomic_load_n(&fake_nvrm.interrupts, __ATOMIC_SEQ_CST);
+
+	__atomic_store_n(rtx_timeline_word(line), value, __ATOMIC_RELEASE);
+	wait_for_stamp(value);
+	while (__atomic_load_n(&fake_nvrm.interrupts, __ATOMIC_SEQ_CST) < before + more)
+		nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	assert_int_equal(__atomic_load_n(&fake_nvrm.interrupts, __ATOMIC_SEQ_CST), before + more);
+}
+
+/* Only the wait that foresees does without: who else may wait for the value has its interrupt. */
+static void others_have_their_interrupts(void **state)
+{
+	struct timeline_share share;
+	uint32_t v;
+
+	for (v = 1; v <= USES; v++)
+		use(v, MS);
+	assert_int_equal(rtx_timeline_arm(line, v), 0);
+	raises(v, 0);
+	/* one more is outstanding: each may be waited for by another thread */
+	assert_int_equal(rtx_timeline_arm(line, v + 1), 0);
+	assert_int_equal(rtx_timeline_arm(line, v + 2), 0);
+	raises(v + 2, 2);
+	/* the host is to be told */
+	assert_int_equal(rtx_timeline_arm(line, v + 3), 0);
+	assert_int_equal(rtx_lib_timeline_ask(line, v + 3), 0);
+	assert_int_equal(rtx_lib_timeline_ask(line, v + 3), 0);
+	raises(v + 3, 1);
+	/* and knows the timeline from now on: one descriptor more is rung */
+	assert_int_equal(rtx_lib_timeline_share(line, &share), 0);
+	assert_int_equal(rtx_timeline_arm(line, v + 4), 0);
+	raises(v + 4, 1);
 }
 
 static void uses_that_differ_are_slept_through(void **state)
@@ -225,6 +278,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(equal_uses_are_met, before, after),
 		cmocka_unit_test(who_sleeps_is_as_cheap_as_the_interrupt),
 		cmocka_unit_test_setup_teardown(a_look_is_short, before, after),
+		cmocka_unit_test_setup_teardown(an_end_before_the_one_foreseen_is_seen_by_then,
+						before, after),
+		cmocka_unit_test_setup_teardown(others_have_their_interrupts, before, after),
 		cmocka_unit_test_setup_teardown(uses_that_differ_are_slept_through, before, after),
 		cmocka_unit_test_setup_teardown(what_is_not_asked_for_is_not_done, before, after),
 		cmocka_unit_test_setup_teardown(its_time_is_obeyed, before, after),
