@@ -21,8 +21,12 @@
  * non-stalling interrupt. The interrupt is a hint and has no sender; the word is the proof, and is
  * read again after each.
  *
- * What cannot be ordered: work on a stream that writes no word. A node of a CUDA graph writes the
- * same number at each replay: signal behind the launch of the graph instead.
+ * CUDA graphs: signal behind the launch of the graph. A node that was captured writes the same
+ * number at each launch, so rtx_timeline_signal refuses a stream that is being captured. To wait for
+ * a place inside a graph, give the timeline a word of the program's own, and let a node count it up
+ * or set the node's number before each launch (cuGraphExecBatchMemOpNodeSetParams).
+ *
+ * What cannot be ordered: work on a stream that writes no word.
  *
  * Functions return 0 or a negative errno, with words for it in rtx_strerror(). They may be called by
  * several threads at once. After a fork they give -ECHILD in the child, which may open its own.
@@ -78,7 +82,7 @@ volatile uint32_t *rtx_timeline_word(rtx_timeline_t timeline);
  * Lets a CUDA stream write the timeline's next number behind all that it has been given, by
  * cuStreamWriteValue32 of the program's own CUDA, whose current context must be the stream's.
  * stream: a CUstream or cudaStream_t; NULL = the default stream. value: the number. -ENOENT the
- * program has not loaded CUDA, -EIO CUDA refused.
+ * program has not loaded CUDA, -EBUSY a graph is being captured from the stream, -EIO CUDA refused.
  */
 int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value);
 

@@ -14,6 +14,8 @@
 #define NOT_REGISTERED	   713 /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
 #define FOR_ALL_CONTEXTS   1u  /* CU_MEMHOSTREGISTER_PORTABLE */
 #define FOR_THE_GPU	   2u  /* CU_MEMHOSTREGISTER_DEVICEMAP */
+#define CAPTURE_IMPLICIT   906 /* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT */
+#define RELAXED		   2   /* CU_STREAM_CAPTURE_MODE_RELAXED */
 #define PAGE_BYTES	   4096u
 
 static struct {
@@ -21,6 +23,8 @@ static struct {
 	int (*host_unregister)(void *);
 	int (*host_pointer)(unsigned long long *, void *, unsigned int);
 	int (*stream_write)(void *, unsigned long long, uint32_t, unsigned int);
+	int (*is_capturing)(void *, int *);
+	int (*exchange_mode)(int *);
 } cuda;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,9 +46,11 @@ static int find(void)
 	*(void **)&cuda.host_unregister = dlsym(library, "cuMemHostUnregister");
 	*(void **)&cuda.host_pointer = dlsym(library, "cuMemHostGetDevicePointer_v2");
 	*(void **)&cuda.stream_write = dlsym(library, "cuStreamWriteValue32_v2");
+	*(void **)&cuda.is_capturing = dlsym(library, "cuStreamIsCapturing");
+	*(void **)&cuda.exchange_mode = dlsym(library, "cuThreadExchangeStreamCaptureMode");
 	dlclose(library); /* the program keeps it */
 	if (!cuda.host_register || !cuda.host_unregister || !cuda.host_pointer ||
-	    !cuda.stream_write)
+	    !cuda.stream_write || !cuda.is_capturing || !cuda.exchange_mode)
 		return rtx_lib_failed(-ENOENT, "this program's CUDA lacks cuStreamWriteValue32_v2, "
 					       "which came with CUDA 11.7; take a newer driver");
 	found = true;
@@ -92,17 +98,48 @@ void rtx_lib_cuda_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/*
+ * What a thread does meanwhile breaks no capture of a graph that another thread has begun. Returns
+ * what is to be given back.
+ */
+static int beside_captures(int mode)
+{
+	cuda.exchange_mode(&mode);
+	return mode;
+}
+
 int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at)
 {
-	int ret = find();
-	int error = ret ? 0 : place(page, word, at);
+	int ret = find(), error = 0;
 
+	if (!ret) {
+		int mode = beside_captures(RELAXED);
+
+		error = place(page, word, at);
+		beside_captures(mode);
+	}
 	if (error)
 		ret = rtx_lib_failed(-EIO,
 				     "CUDA cannot write to the word at %p (error %d of "
 				     "cuMemHostRegister); has this thread a context?",
 				     (void *)(uintptr_t)word, error);
 	return ret;
+}
+
+int rtx_lib_cuda_check_stream(void *stream)
+{
+	int status = 0, error = cuda.is_capturing(stream, &status);
+
+	if (error == CAPTURE_IMPLICIT || (!error && status))
+		return rtx_lib_failed(-EBUSY,
+				      "a CUDA graph is being captured from this stream, and would "
+				      "write the same number at each launch; signal behind the "
+				      "launch of the graph");
+	return error ? rtx_lib_failed(-EIO,
+				      "CUDA does not know the stream %p (error %d of "
+				      "cuStreamIsCapturing)",
+				      stream, error)
+		     : 0;
 }
 
 int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value)
@@ -131,8 +168,12 @@ bool rtx_lib_cuda_forget(struct cuda_page *page)
 				*p = page->next;
 				break;
 			}
-		if (!is_ours(page->at))
+		if (!is_ours(page->at)) {
+			int mode = beside_captures(RELAXED);
+
 			error = cuda.host_unregister((void *)page->at);
+			beside_captures(mode);
+		}
 		page->at = 0;
 	}
 	pthread_mutex_unlock(&lock);

@@ -14,11 +14,13 @@ struct cuda_page {
 	struct cuda_page *next;
 };
 
-/* Around the next two, and what must not change between them: no page is forgotten then. */
+/* Around the next three, and what must not change between them: no page is forgotten then. */
 void rtx_lib_cuda_lock(void);
 void rtx_lib_cuda_unlock(void);
 /* Where the GPU finds the word: -ENOENT no CUDA, -EIO CUDA cannot write there. */
 int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at);
+/* Is what the stream is given carried out in its order? -EBUSY it becomes a part of a graph. */
+int rtx_lib_cuda_check_stream(void *stream);
 /* Lets a stream write there, behind what it has been given: -EIO CUDA refused. */
 int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value);
 /* No stream writes to it any more. False: CUDA still holds it, so it has to stay. */

@@ -26,6 +26,8 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 	/* Who closes it from now on waits for the lock: CUDA learns of no page that has gone. */
 	word = rtx_timeline_word(timeline);
 	ret = word ? rtx_lib_cuda_place(rtx_lib_timeline_page(timeline), word, &at) : -EBADF;
+	if (!ret)
+		ret = rtx_lib_cuda_check_stream(stream);
 	if (!ret) {
 		/* Numbers are given and queued in one order: both under the lock. */
 		next = rtx_lib_timeline_next(timeline);

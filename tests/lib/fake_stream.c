@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_stream.c - the four functions of CUDA's driver library that rtx_timeline_signal() and the
- * close of a timeline call, for test_nvrm.c. A write is carried out at once, as on a stream without
- * work, into the memory that was registered, whatever stands at its address since. Never installed.
+ * fake_stream.c - the functions of CUDA's driver library that rtx_timeline_signal() and the close of
+ * a timeline call, for test_nvrm.c. A write is carried out at once, as on a stream without work,
+ * into the memory that was registered, whatever stands at its address since; a stream of which a
+ * graph is captured keeps it for the launches of that graph. Never installed.
  */
 #define _GNU_SOURCE
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -14,6 +16,12 @@
 
 /* How many pages are registered; what fails: 1 = all but to unregister, 2 = to unregister. */
 int fake_stream_registered, fake_stream_refuses;
+/*
+ * What cuStreamIsCapturing tells (906: its error for the default stream), and what was captured.
+ */
+int fake_stream_captures, fake_stream_captured;
+/* Another thread captures a graph; calls that are not safe beside it break that. */
+int fake_stream_elsewhere, fake_stream_broken;
 
 static struct {
 	uintptr_t page,
@@ -25,6 +33,23 @@ int cuMemHostUnregister(void *page);
 int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags);
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
 			    unsigned int flags);
+int cuStreamIsCapturing(void *stream, int *status);
+int cuThreadExchangeStreamCaptureMode(int *mode);
+void fake_stream_launch(void);
+
+static __thread int capture_mode;
+static struct {
+	unsigned long long at;
+	uint32_t value;
+} captured[8];
+
+static bool breaks_a_capture(void)
+{
+	if (!fake_stream_elsewhere || capture_mode == 2)
+		return false;
+	fake_stream_broken++;
+	return true;
+}
 
 static unsigned int place(uintptr_t page)
 {
@@ -44,6 +69,8 @@ int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
 		return 1;
 	if (fake_stream_refuses == 1)
 		return 201; /* CUDA_ERROR_INVALID_CONTEXT */
+	if (breaks_a_capture())
+		return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
 	if (place((uintptr_t)page) < PAGES)
 		return 712;
 	pinned = mremap(page, 0, PAGE, MREMAP_MAYMOVE); /* shared memory, once more */
@@ -61,6 +88,8 @@ int cuMemHostUnregister(void *page)
 
 	if (fake_stream_refuses == 2)
 		return 201;
+	if (breaks_a_capture())
+		return 900;
 	if (i == PAGES || !page)
 		return 713;
 	munmap((void *)pages[i].pinned, PAGE);
@@ -87,6 +116,38 @@ int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
 	(void)flags;
 	if (fake_stream_refuses == 1)
 		return 400; /* CUDA_ERROR_INVALID_HANDLE */
+	if (fake_stream_captures) {
+		captured[fake_stream_captured % 8].at = at;
+		captured[fake_stream_captured++ % 8].value = value;
+		return 0;
+	}
 	__atomic_store_n((volatile uint32_t *)(uintptr_t)at, value, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/* The graph that was captured. */
+void fake_stream_launch(void)
+{
+	for (int i = 0; i < fake_stream_captured; i++)
+		__atomic_store_n((volatile uint32_t *)(uintptr_t)captured[i].at, captured[i].value,
+				 __ATOMIC_RELEASE);
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+	(void)stream;
+	*status = fake_stream_captures == 906 ? 99 : fake_stream_captures;
+	return fake_stream_captures == 906 || fake_stream_captures == 400 ? fake_stream_captures
+									  : 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int before = capture_mode;
+
+	if (*mode < 0 || *mode > 2)
+		return 1;
+	capture_mode = *mode;
+	*mode = before;
 	return 0;
 }
