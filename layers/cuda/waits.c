@@ -36,7 +36,9 @@
 #define FIRST_LOOK_NS 2000000ull
 #define LAST_LOOK_NS  100000000ull
 
-enum { CTX_DEVICE, BUS_ID, STREAM_CTX, CAPTURING, QUERY, FUNCTIONS };
+#define RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
+enum { CTX_DEVICE, BUS_ID, STREAM_CTX, CAPTURING, QUERY, EXCHANGE_MODE, FUNCTIONS };
 
 static inject_fn call[FUNCTIONS];
 static enum rtx_sync how;
@@ -174,6 +176,19 @@ static void wait_for_stream(void *stream, void *context)
 	} while (err == -ETIMEDOUT || err == -EINTR);
 }
 
+/*
+ * The same, while this thread's calls break no graph that another thread captures: by itself the
+ * program asks CUDA for nothing here but to wait.
+ */
+static void wait_beside_captures(void *stream, void *context)
+{
+	int mode = RELAXED;
+
+	call[EXCHANGE_MODE](&mode);
+	wait_for_stream(stream, context);
+	call[EXCHANGE_MODE](&mode);
+}
+
 static void on_call(void *user, uint32_t domain, uint32_t number, const struct cupti_call *now)
 {
 	void *stream = LEGACY;
@@ -192,7 +207,7 @@ static void on_call(void *user, uint32_t domain, uint32_t number, const struct c
 		break;
 	}
 	inside = true;
-	wait_for_stream(stream, now->context);
+	wait_beside_captures(stream, now->context);
 	inside = false;
 }
 
@@ -217,9 +232,10 @@ static void *find_cupti(void)
 
 void inject_waits_begin(void *cuda)
 {
-	static const char *const names[FUNCTIONS] = { "cuCtxGetDevice", "cuDeviceGetPCIBusId",
-						      "cuStreamGetCtx", "cuStreamIsCapturing",
-						      "cuStreamQuery" };
+	static const char *const names[FUNCTIONS] = {
+		"cuCtxGetDevice",      "cuDeviceGetPCIBusId", "cuStreamGetCtx",
+		"cuStreamIsCapturing", "cuStreamQuery",	      "cuThreadExchangeStreamCaptureMode"
+	};
 	static const char *const of_cupti[] = { "cuptiSubscribe", "cuptiEnableCallback" };
 	static const uint32_t numbers[] = { CUPTI_STREAM_SYNCHRONIZE, CUPTI_STREAM_SYNCHRONIZE_T,
 					    CUPTI_CTX_SYNCHRONIZE, CUPTI_MEMCPY_D_TO_H,

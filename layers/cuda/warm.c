@@ -46,6 +46,7 @@ enum {
 	STREAM,
 	LAUNCH,
 	QUERY,
+	EXCHANGE_MODE,
 	FUNCTIONS
 };
 
@@ -59,6 +60,7 @@ static bool eager;
 
 #define DEVICES	  64
 #define NOT_READY 600 /* CUDA_ERROR_NOT_READY */
+#define RELAXED	  2   /* CU_STREAM_CAPTURE_MODE_RELAXED */
 /* for so long a context that is made is noticed within a millisecond */
 #define EAGER_NS 10000000000ull
 
@@ -124,13 +126,16 @@ static int prepare(int device)
 {
 	void *context, *function, *stream, *module, *popped;
 	unsigned int flags;
-	int active = 0, err;
+	int active = 0, mode = RELAXED, err;
 
 	if (device < 0 || device >= DEVICES)
 		return -1;
 	if (ready[device].context)
 		return 0;
 	if (call[STATE](device, &flags, &active) || !active)
+		return -1;
+	/* From now on this thread breaks no graph that the program captures meanwhile. */
+	if (call[EXCHANGE_MODE](&mode))
 		return -1;
 	if (call[RETAIN](&context, device) || call[PUSH](context))
 		return -1;
@@ -229,14 +234,19 @@ static void *work(void *arg)
 
 void inject_warm_begin(void *cuda)
 {
-	static const char *const names[FUNCTIONS] = {
-		"cuDeviceGetCount",	    "cuDeviceGet",
-		"cuDeviceGetByPCIBusId",    "cuDevicePrimaryCtxGetState",
-		"cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2",
-		"cuCtxPopCurrent_v2",	    "cuModuleLoadData",
-		"cuModuleGetFunction",	    "cuStreamCreate",
-		"cuLaunchKernel",	    "cuStreamQuery"
-	};
+	static const char *const names[FUNCTIONS] = { "cuDeviceGetCount",
+						      "cuDeviceGet",
+						      "cuDeviceGetByPCIBusId",
+						      "cuDevicePrimaryCtxGetState",
+						      "cuDevicePrimaryCtxRetain",
+						      "cuCtxPushCurrent_v2",
+						      "cuCtxPopCurrent_v2",
+						      "cuModuleLoadData",
+						      "cuModuleGetFunction",
+						      "cuStreamCreate",
+						      "cuLaunchKernel",
+						      "cuStreamQuery",
+						      "cuThreadExchangeStreamCaptureMode" };
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;

@@ -22,6 +22,23 @@ static int got(int *count)
 	return 0;
 }
 
+static __thread int capture_mode;
+
+static void beside_a_capture(void)
+{
+	if (__atomic_load_n(&fake_cuda.elsewhere, __ATOMIC_SEQ_CST) && capture_mode != 2)
+		got(&fake_cuda.broken);
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+	return 0;
+}
+
 int cuDeviceGetCount(int *count)
 {
 	*count = 2;
@@ -72,6 +89,7 @@ int cuModuleLoadData(void **module, const void *image)
 {
 	sigset_t mask;
 
+	beside_a_capture();
 	if (!pushed || !strstr(image, ".entry nothing()"))
 		got(&fake_cuda.wrong);
 	pthread_sigmask(SIG_BLOCK, NULL, &mask);
@@ -92,12 +110,16 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
 
 int cuStreamCreate(void **stream, unsigned int flags)
 {
+	beside_a_capture();
 	*stream = &context;
 	return flags == 1 ? 0 : 1;
 }
 
 int cuStreamQuery(void *stream)
 {
+	beside_a_capture();
+	if (__atomic_load_n(&fake_cuda.capturing, __ATOMIC_SEQ_CST))
+		got(&fake_cuda.broken);
 	return __atomic_load_n(&fake_cuda.active, __ATOMIC_SEQ_CST)
 		       ? __atomic_load_n(&fake_cuda.query, __ATOMIC_SEQ_CST)
 		       : 709;
@@ -162,6 +184,7 @@ int cuStreamIsCapturing(void *stream, int *status)
 
 int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
 {
+	beside_a_capture();
 	if (fake_cuda.refuses)
 		return 201; /* CUDA_ERROR_INVALID_CONTEXT */
 	return fake_cuda.registered++ ? 712 : 0;
@@ -169,6 +192,7 @@ int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
 
 int cuMemHostUnregister(void *page)
 {
+	beside_a_capture();
 	fake_cuda.registered = 0;
 	return 0;
 }

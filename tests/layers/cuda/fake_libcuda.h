@@ -15,9 +15,11 @@ struct fake_cuda {
 	int initialised, active;
 	int query;     /* what cuStreamQuery answers */
 	int capturing; /* what cuStreamIsCapturing tells */
+	int elsewhere; /* a graph is captured by another thread, in the mode that is CUDA's own */
 	int other;     /* streams are of another context than the thread's */
 	int refuses;   /* cuMemHostRegister fails */
 	int registered, writes, retains, loads, launches, wrong;
+	int broken;	      /* calls that broke that capture */
 	uint64_t launched_ns; /* when the last was */
 };
 
@@ -49,6 +51,7 @@ int cuCtxGetDevice(int *device);
 int cuDeviceGetPCIBusId(char *bus, int size, int device);
 int cuStreamGetCtx(void *stream, void **c);
 int cuStreamIsCapturing(void *stream, int *status);
+int cuThreadExchangeStreamCaptureMode(int *mode);
 int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags);
 int cuMemHostUnregister(void *page);
 int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned int flags);

@@ -138,6 +138,49 @@ static void what_cannot_be_ordered_stays_cudas(void **state)
 	assert_false(fake_cupti_tell(121, &stream, fake_cuda_context));
 }
 
+/*
+ * As torch.cuda.graph does it: the program captures, launches what it captured, and waits for that.
+ * All launches of a graph are the stream's work, so a wait ends with them.
+ */
+static void a_graphs_launches_are_waited_for(void **state)
+{
+	struct program p;
+
+	fake_cuda.capturing = 1;
+	is_not_turned(CUPTI_STREAM_SYNCHRONIZE);
+	is_not_turned(CUPTI_CTX_SYNCHRONIZE);
+	is_not_turned(CUPTI_MEMCPY_D_TO_H_T);
+	fake_cuda.capturing = 0;
+	for (int launch = 1; launch <= 3; launch++) {
+		fake_cuda.query = NOT_READY;
+		start(&p, CUPTI_STREAM_SYNCHRONIZE);
+		waits_on(&p);
+		fake_cuda_finish();
+		pthread_join(p.thread, NULL);
+		assert_int_equal(fake_cuda.writes, launch);
+	}
+	assert_int_equal(fake_cuda.broken, 0);
+	assert_int_equal(fake_cuda.wrong, 0);
+}
+
+/* CUDA lets this thread do nothing then that might not be safe, and its own wait is. */
+static void another_threads_capture_goes_on(void **state)
+{
+	struct program p;
+
+	fake_cuda.elsewhere = 1;
+	fake_cuda.query = NOT_READY;
+	start(&p, CUPTI_STREAM_SYNCHRONIZE);
+	waits_on(&p);
+	fake_cuda_finish();
+	pthread_join(p.thread, NULL);
+	assert_int_equal(fake_cuda.writes, 1);
+	assert_int_equal(fake_cuda.broken, 0);
+	/* and the program's own calls are as they were */
+	assert_int_equal(cuStreamQuery(p.stream), 0);
+	assert_int_equal(fake_cuda.broken, 1);
+}
+
 /* Its write is never carried out. */
 static void a_stream_that_fails_is_not_waited_for(void **state)
 {
@@ -275,6 +318,8 @@ int main(void)
 		cmocka_unit_test_setup(a_wait_ends_with_the_work, before),
 		cmocka_unit_test_setup(without_work_nothing_is_done, before),
 		cmocka_unit_test_setup(what_cannot_be_ordered_stays_cudas, before),
+		cmocka_unit_test_setup(a_graphs_launches_are_waited_for, before),
+		cmocka_unit_test_setup(another_threads_capture_goes_on, before),
 		cmocka_unit_test_setup(a_stream_that_fails_is_not_waited_for, before),
 		cmocka_unit_test_setup(signals_do_not_end_a_wait, before),
 		cmocka_unit_test_setup(cuda_that_refuses_the_word, before),

@@ -68,6 +68,7 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	assert_true(file >= 0);
 	close(file);
 	setenv("RTXG_RELEASES", path, 1);
+	fake_cuda.elsewhere = 1; /* all the while, a thread of the program's captures graphs */
 	assert_int_equal(nv_releases_open(path, &page), 0);
 	page->heartbeat_ns = rtxg_now_ns();
 	assert_int_equal(InitializeInjection(), 1);
@@ -106,6 +107,7 @@ static void it_is_ready_before_the_jobs_begin(void **state)
 	usleep(50000);
 	assert_int_equal(counted(&fake_cuda.launches), launches);
 	assert_int_equal(counted(&fake_cuda.wrong), 0);
+	assert_int_equal(counted(&fake_cuda.broken), 0);
 	nv_releases_close(path, page);
 }
 
