@@ -3,7 +3,8 @@
  * waits.c - what it costs to wait for a kernel: CUDA's own ways beside rtxg's FENCE and NOTIFY
  * (Linux-RTXG, figure 8). Prints one JSON object a line.
  *
- *     waits [--runs N] [--rounds N] [--load] [--device N] [--only PART] [--init N] [--trace N]
+ *     waits [--runs N] [--rounds N] [--for S] [--load] [--device N] [--only PART] [--init N]
+ *           [--trace N]
  *     waits --unregister N [--device N]
  *
  * Each way waits for the same kernel of one thread, which runs for a given time by the GPU's clock
@@ -13,7 +14,8 @@
  * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
  * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
  * the one that looks 41. The ways take turns, --rounds of --runs each after 20 that are not
- * counted; --only leaves those whose name has that part, and may be given again. --trace prints as
+ * counted. --for begins no round but the first after so many seconds. --only leaves those whose
+ * name has that part, and may be given again. --trace prints as
  * many single waits of NOTIFY that foresees: when the launch was made, by the GPU's clock the word
  * came, it was seen, the wait ended. "timer" is no wait for a GPU: how late a timer of that length
  * wakes the same thread.
@@ -101,6 +103,7 @@ static struct gpu {
 static rtx_nvrm_t nvrm;
 static rtx_timeline_t timeline;
 static int runs = 100, rounds = 3, traced, device;
+static uint64_t time_ns = UINT64_MAX; /* after the first round, when none is begun any more */
 static uint32_t awaited;
 static uint64_t timer_ns;
 static bool loaded;
@@ -548,6 +551,9 @@ static bool is_wanted(const struct way *way)
 
 static void measure_all(void)
 {
+	uint64_t now = rtxg_now_ns();
+	uint64_t end = time_ns < UINT64_MAX - now ? now + time_ns : UINT64_MAX;
+
 	for (size_t w = 0; w < WAYS; w++)
 		for (size_t k = 0; k < KERNELS; k++) {
 			all[w][k].wake = calloc((size_t)(runs * rounds), sizeof(int64_t));
@@ -555,7 +561,7 @@ static void measure_all(void)
 			if (!all[w][k].wake || !all[w][k].call)
 				exit(1);
 		}
-	for (int round = 0; round < rounds; round++)
+	for (int round = 0; round < rounds && (!round || rtxg_now_ns() < end); round++)
 		for (size_t w = 0; w < WAYS; w++) {
 			if (!is_wanted(&ways[w]))
 				continue;
@@ -576,7 +582,7 @@ int main(int argc, char **argv)
 		{ "device", 1, NULL, 'd' }, { "init", 1, NULL, 'i' },
 		{ "rounds", 1, NULL, 'o' }, { "trace", 1, NULL, 't' },
 		{ "only", 1, NULL, 'y' },   { "unregister", 1, NULL, 'u' },
-		{ NULL, 0, NULL, 0 }
+		{ "for", 1, NULL, 'f' },    { NULL, 0, NULL, 0 }
 	};
 	int opt, times = 0, unregister = 0, parts = 0;
 	char name[16];
@@ -603,6 +609,9 @@ int main(int argc, char **argv)
 			break;
 		case 'u':
 			unregister = atoi(optarg);
+			break;
+		case 'f':
+			time_ns = strtoull(optarg, NULL, 10) * 1000000000u;
 			break;
 		case 'y':
 			if (parts == ONLY_MAX)
