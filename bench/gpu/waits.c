@@ -28,7 +28,6 @@
  *
  * It loads CUDA when it runs, and needs librtxg.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
@@ -284,7 +283,7 @@ static uint64_t interrupts(void)
 {
 	FILE *f = fopen("/proc/interrupts", "r");
 	char line[16384];
-	uint64_t all = 0;
+	uint64_t sum = 0;
 
 	while (f && fgets(line, sizeof(line), f)) {
 		char *p = strchr(line, ':');
@@ -297,13 +296,13 @@ static uint64_t interrupts(void)
 
 			if (end == p)
 				break;
-			all += n;
+			sum += n;
 			p = end;
 		}
 	}
 	if (f)
 		fclose(f);
-	return all;
+	return sum;
 }
 
 static struct rtx_timeline_stats stats(void)

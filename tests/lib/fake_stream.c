@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * fake_stream.c - the functions of CUDA's driver library that rtx_timeline_signal() and the close of
- * a timeline call, for test_nvrm.c. A write is carried out at once, as on a stream without work,
- * into the memory that was registered, whatever stands at its address since; a stream of which a
- * graph is captured keeps it for the launches of that graph. Never installed.
+ * a timeline call, for test_nvrm_stream.c. A write is carried out at once, as on a stream without
+ * work, into the memory that was registered, whatever stands at its address since; a stream of which
+ * a graph is captured keeps it for the launches of that graph. Never installed.
  */
-#define _GNU_SOURCE
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
