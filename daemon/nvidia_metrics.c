@@ -68,6 +68,18 @@ static int64_t error_of(const struct daemon *d, uint32_t gpu, uint32_t number,
 		since(now, start));
 }
 
+static json_t *histogram(const uint64_t counted[RTXG_SLICE_WAITS])
+{
+	json_t *limits = json_array(), *counts = json_array();
+
+	for (uint32_t i = 0; i < RTXG_SLICE_WAITS; i++) {
+		if (i + 1 < RTXG_SLICE_WAITS)
+			json_array_append_new(limits, report_number(rtxg_slice_wait_limit(i)));
+		json_array_append_new(counts, report_number(counted[i]));
+	}
+	return json_pack("{s:o, s:o}", "limits_ns", limits, "counts", counts);
+}
+
 static void put_vgpu(struct daemon *d, uint32_t gpu, const char *name, uint32_t number,
 		     uint64_t now, struct metrics *m)
 {
@@ -97,19 +109,12 @@ static void put_vgpu(struct daemon *d, uint32_t gpu, const char *name, uint32_t 
 	o = json_object();
 	nvidia_promise_put(o, gpu, number, &view);
 	if (vgpu && vgpu->latency_ns) {
+		json_t *waits = histogram(view.waits);
+
 		json_object_del(o, "waited_ns"); /* of the gate it is a sum */
 		report_put(o, "waited_1s_ns", view.waited_ns);
-		json_t *limits = json_array(), *counts = json_array();
-
-		for (uint32_t i = 0; i < RTXG_SLICE_WAITS; i++) {
-			if (i + 1 < RTXG_SLICE_WAITS)
-				json_array_append_new(limits,
-						      report_number(rtxg_slice_wait_limit(i)));
-			json_array_append_new(counts, report_number(view.waits[i]));
-		}
-		json_object_set_new(o, "waits",
-				    json_pack("{s:o, s:o, s:o}", "limits_ns", limits, "counts",
-					      counts, "sum_ns", report_number(view.waits_ns)));
+		report_put(waits, "sum_ns", view.waits_ns);
+		json_object_set_new(o, "waits", waits);
 	}
 	metrics_put(m, &e, o);
 }
@@ -172,6 +177,10 @@ static void put_lever(struct metrics *m)
 	report_put(o, "final", s.final);
 	report_put(o, "log_lost", s.log_lost);
 	report_put(o, "xids", s.xids);
+	json_object_set_new(o, "late", histogram(s.late));
+	report_put(o, "late_most_ns", s.late_most_ns);
+	report_put(o, "call_most_ns", s.call_most_ns);
+	report_put(o, "call_most", s.call_most);
 	json_array_append_new(m->levers, o);
 }
 

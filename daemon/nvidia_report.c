@@ -461,15 +461,21 @@ static void doctor_gpu(json_t *checks, uint32_t gpu)
 static void doctor_real_time(json_t *checks)
 {
 	bool fifo = (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO;
+	struct lever_nvidia_stats stats;
 	char text[400];
 
-	snprintf(text, sizeof(text), "rtxgd has %s and its memory is %s%s",
+	lever_nvidia_stats(nvidia.lever, &stats);
+	snprintf(text, sizeof(text),
+		 "rtxgd has %s and its memory is %s%s; it came %.3g ms late at most, and a call of "
+		 "the driver took %.3g ms at most (0x%x)",
 		 fifo ? "real-time priority" : "no real-time priority",
 		 nvidia.locked ? "locked" : "not locked",
 		 fifo && nvidia.locked
 			 ? ""
 			 : "; with CAP_SYS_NICE and LimitMEMLOCK=infinity it stops and resumes in "
-			   "time under load");
+			   "time under load",
+		 (double)stats.late_most_ns / 1e6, (double)stats.call_most_ns / 1e6,
+		 stats.call_most);
 	check(checks, "nvidia real-time", fifo && nvidia.locked, text);
 }
 

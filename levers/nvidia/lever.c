@@ -50,6 +50,19 @@ void lever_nvidia_catch_up(struct lever_nvidia *l)
 	nv_arm(l);
 }
 
+/* What was stopped stays stopped for so long, and bounds are kept so much later. */
+static void note_late(struct lever_nvidia *l, uint64_t due)
+{
+	uint64_t now = nv_now(l), late = now > due ? now - due : 0;
+	uint32_t i = 0;
+
+	while (i < RTXG_SLICE_WAITS - 1 && late > rtxg_slice_wait_limit(i))
+		i++;
+	l->stats.late[i]++;
+	if (late > l->stats.late_most_ns)
+		l->stats.late_most_ns = late;
+}
+
 int lever_nvidia_dispatch(struct lever_nvidia *l)
 {
 	struct epoll_event ev[8];
@@ -65,6 +78,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 			nv_contexts_pump(l);
 			break;
 		case NV_SOURCE_TIMER:
+			note_late(l, l->armed);
 			l->armed = 0; /* setting it again takes back that it is readable */
 			break;
 		case NV_SOURCE_KMSG:

@@ -246,6 +246,14 @@ struct lever_nvidia_stats {
 	uint64_t rests; /* channels began to carry work while their process was stopped */
 	uint64_t loads; /* processes that have a context and cannot be governed, now */
 	bool guarded;	/* a guardian resumes what is stopped if this process dies */
+	/*
+	 * By how much the lever came later than it was to, how often by as much as
+	 * rtxg_slice_wait_limit() says, and at most. It is late where its CPU is taken away, or
+	 * where a call of the driver lasts: the longest one, and its command, class or escape.
+	 */
+	uint64_t late[RTXG_SLICE_WAITS];
+	uint64_t late_most_ns, call_most_ns;
+	uint32_t call_most;
 };
 void lever_nvidia_stats(const struct lever_nvidia *lever, struct lever_nvidia_stats *stats);
 

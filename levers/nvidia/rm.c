@@ -100,6 +100,20 @@ uint32_t nv_rm_handle(struct nv_rm *rm)
 	return HANDLE_BASE + ++rm->next_handle;
 }
 
+/* The driver has locks of its own, which other programs' calls hold: the longest wait is kept. */
+static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t what)
+{
+	uint64_t began = rm->sys->now_ns(rm->sys->ctx), took;
+	int err = rm->sys->ioctl(rm->sys->ctx, fd, request, arg);
+
+	took = rm->sys->now_ns(rm->sys->ctx) - began;
+	if (took > rm->longest_ns) {
+		rm->longest_ns = took;
+		rm->longest = what;
+	}
+	return err;
+}
+
 int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,
 		void *params, uint32_t size)
 {
@@ -115,7 +129,7 @@ int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t cl
 
 	if (!a.object && class_id != NV_CLASS_ROOT_CLIENT)
 		a.object = nv_rm_handle(rm);
-	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_ALLOC, struct nvos64), &a);
+	err = call(rm, rm->ctl, RM_IOC(NV_ESC_RM_ALLOC, struct nvos64), &a, class_id);
 	if (err < 0)
 		return err;
 	if (a.status == NV_STATUS_OK)
@@ -126,7 +140,7 @@ int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t cl
 int nv_rm_free(struct nv_rm *rm, uint32_t parent, uint32_t object)
 {
 	struct nvos00 f = { .root = rm->client, .parent = parent, .object = object };
-	int err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_FREE, struct nvos00), &f);
+	int err = call(rm, rm->ctl, RM_IOC(NV_ESC_RM_FREE, struct nvos00), &f, NV_ESC_RM_FREE);
 
 	return err < 0 ? err : nv_rm_answer(rm, 0, f.status);
 }
@@ -141,7 +155,7 @@ int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t ob
 		.params = (uintptr_t)params,
 		.params_size = size,
 	};
-	int err = rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_RM_CONTROL, struct nvos54), &c);
+	int err = call(rm, fd, RM_IOC(NV_ESC_RM_CONTROL, struct nvos54), &c, command);
 
 	rm->calls++;
 	if (err < 0)
@@ -174,8 +188,8 @@ int nv_rm_map(struct nv_rm *rm, uint32_t device, uint32_t memory, size_t length,
 	if (fd < 0)
 		return fd;
 	m.fd = fd;
-	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd),
-			     &m);
+	err = call(rm, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m,
+		   NV_ESC_RM_MAP_MEMORY);
 	if (!err)
 		err = nv_rm_answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
 	if (err >= 0)
@@ -213,10 +227,10 @@ int nv_rm_map_part(struct nv_rm_gpu *gpu, uint32_t memory, uint64_t offset, size
 		if (m.fd < 0)
 			return m.fd;
 		if (!i)
-			rm->sys->ioctl(rm->sys->ctx, m.fd,
-				       RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
-		err = rm->sys->ioctl(rm->sys->ctx, rm->ctl,
-				     RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+			call(rm, m.fd, RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg,
+			     NV_ESC_REGISTER_FD);
+		err = call(rm, rm->ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m,
+			   NV_ESC_RM_MAP_MEMORY);
 		if (err >= 0)
 			err = nv_rm_answer(rm, NV_ESC_RM_MAP_MEMORY, m.status);
 		if (!err)
@@ -237,7 +251,7 @@ static int share(struct nv_rm *rm, int fd, uint32_t client, uint32_t object, uin
 			    .rights = NV_SHARE_RIGHT_DUP,
 			    .type = NV_SHARE_TYPE_CLIENT,
 			    .action = action };
-	int err = rm->sys->ioctl(rm->sys->ctx, fd, RM_IOC(NV_ESC_RM_SHARE, struct nvos57), &s);
+	int err = call(rm, fd, RM_IOC(NV_ESC_RM_SHARE, struct nvos57), &s, NV_ESC_RM_SHARE);
 
 	return err < 0 ? err : nv_rm_answer(rm, NV_ESC_RM_SHARE, s.status);
 }
@@ -255,8 +269,8 @@ int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, u
 
 	if (err)
 		return err;
-	err = rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_RM_DUP_OBJECT, struct nvos55),
-			     &d);
+	err = call(rm, rm->ctl, RM_IOC(NV_ESC_RM_DUP_OBJECT, struct nvos55), &d,
+		   NV_ESC_RM_DUP_OBJECT);
 	status = d.status;
 	/* The next client of our number is not to find the door open. */
 	share(rm, fd, client, object, NV_SHARE_ACTION_TAKE_OFF);

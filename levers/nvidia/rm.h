@@ -48,6 +48,9 @@ struct nv_rm {
 	uint32_t status;      /* what the driver answered last */
 	uint32_t command;     /* to what */
 	uint64_t calls;	      /* of the driver, so far */
+	/* the longest of all calls, ns, and what it asked for: a control's command, or an escape */
+	uint64_t longest_ns;
+	uint32_t longest;
 };
 
 struct nv_rm_gpu {

@@ -224,6 +224,8 @@ void lever_nvidia_stats(const struct lever_nvidia *l, struct lever_nvidia_stats 
 	stats->refused_records = l->registry.refused;
 	stats->calls = l->rm.calls;
 	stats->guarded = l->guarded;
+	stats->call_most_ns = l->rm.longest_ns;
+	stats->call_most = l->rm.longest;
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high; i++)
 			stats->loads += l->gpu[k].context[i].process && l->gpu[k].context[i].load;

@@ -241,9 +241,38 @@ static void nothing_grows_over_a_long_life(void **state)
 	assert_int_equal(fake->open_fds, 0);
 }
 
+/*
+ * The host's CPU was taken away for a while, or the driver kept a call: both are told, for they are
+ * why something stayed stopped that was to go on.
+ */
+static void coming_late_is_counted(void **state)
+{
+	struct lever_nvidia_stats before, after;
+	struct lever_nvidia *l = two_tenants();
+
+	turn_for(l, 200 * MS);
+	lever_nvidia_stats(l, &before);
+	assert_in_range(before.late_most_ns, 0, 3 * MS);
+	fake->now += 40 * MS;
+	assert_int_equal(lever_nvidia_dispatch(l), 0);
+	lever_nvidia_stats(l, &after);
+	assert_in_range(after.late_most_ns, 30 * MS, 40 * MS);
+	/* 50 ms is a limit, 25 ms the one before it. */
+	assert_int_equal(rtxg_slice_wait_limit(8), 50 * MS);
+	assert_int_equal(after.late[8], before.late[8] + 1);
+	assert_in_range(after.call_most_ns, 0, 1 * MS);
+	fake->delay_ns = 7 * MS;
+	turn_for(l, 50 * MS);
+	lever_nvidia_stats(l, &after);
+	assert_in_range(after.call_most_ns, 7 * MS, 8 * MS);
+	assert_int_not_equal(after.call_most, 0);
+	lever_nvidia_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(coming_late_is_counted, before),
 		cmocka_unit_test_setup(shares_are_right_two_seconds_after_a_kill, before),
 		cmocka_unit_test_setup(nothing_grows_over_a_long_life, before),
 	};
