@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "gpu"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 
-import experiments
+import experiments  # noqa: E402
 
 US = 1000.0
 RT, HOG = 7, 8
@@ -48,3 +50,29 @@ def test_a_job_that_found_its_context_there_has_no_parts() -> None:
     parts = experiments.switch_parts(jobs, log, RT)
     assert parts["leave"].size == 0
     assert experiments.spread(parts["leave"]) == {"jobs": 0}
+
+
+def rows(text: str) -> list[str]:
+    """The lines of a table that are about a run."""
+    return [line for line in text.splitlines() if line.startswith("| ") and "-580." in line]
+
+
+@pytest.mark.parametrize(
+    ("program", "document"),
+    [("switch_floor.py", "nvidia.md"), ("llm_bound.py", "results.md")],
+)
+def test_a_document_holds_what_a_program_prints_from_the_records(
+    program: str, document: str, tmp_path: Path
+) -> None:
+    """Each row as it is printed. Where no record has the figures, that is said."""
+    command = [sys.executable, str(ROOT / "bench" / program)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    printed = rows(done.stdout)
+    assert len(printed) >= 5
+    held = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    assert [row for row in printed if row not in held] == []
+    none = tmp_path / "none.json"
+    none.write_text("[]", encoding="ascii")
+    done = subprocess.run([*command, str(none)], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no record has" in done.stderr
