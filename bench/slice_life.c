@@ -57,6 +57,11 @@ struct scene {
 		.kernel_ns = 100 * US, .launches = 22, .depth = 32, .cpu_ns = 400 * US, \
 		.burst = 8, .pause_min_ns = 20 * MS, .pause_max_ns = 120 * MS           \
 	}
+/* kernels of 50 us, each waited for, and then the CPU for so long */
+#define SMALL(pause)                                       \
+	{                                                  \
+		.kernel_ns = 50 * US, .cpu_ns = (pause)*US \
+	}
 /* steps of 20 ms, and a batch is prepared between two of them */
 #define STEPS(varies)                                                                  \
 	{                                                                              \
@@ -173,6 +178,21 @@ static const struct scene scenes[] = {
 		       { { .min_ppm = MIN(20) }, WAITS(190 * US) },
 		       { { .min_ppm = MIN(20) }, STEPS(20) } },
 	  .idle_most = 1.6 },
+	{ .name = "small",
+	  .what = "kernels of 50 us with pauses of 1 ms, beside one that always has work: a limit",
+	  .duration = 10 * S,
+	  .count = 2,
+	  .watched = 0,
+	  .entries = { { { .min_ppm = MIN(30) }, SMALL(1000) },
+		       { { .min_ppm = MIN(30) }, HOG(2 * MS, 8) } } },
+	{ .name = "urgent",
+	  .what = "the same with a priority of 60",
+	  .duration = 10 * S,
+	  .count = 2,
+	  .watched = 0,
+	  .entries = { { { .priority = 60 }, SMALL(1000) },
+		       { { .min_ppm = MIN(30) }, HOG(2 * MS, 8) } },
+	  .idle_most = 2 },
 	{ .name = "chats",
 	  .what = "two chats with 20 % and 10 ms each beside two that always have work",
 	  .duration = 20 * S,
