@@ -209,6 +209,38 @@ def exp_switch(setup: Any) -> dict[str, Any]:
     return found
 
 
+def exp_small(setup: Any) -> dict[str, Any]:
+    """A kernel of 50 us each millisecond beside one program that always has work."""
+    found: dict[str, Any] = {}
+
+    def measured(gov: Any, vgpu: int | None) -> dict[str, Any]:
+        with harness.Loads(setup) as loads:
+            loads.hog(20000, 7.0, gov, 1 if gov else None)
+            loads.wait_working()
+            out = setup.work / f"rt-small-{time.monotonic_ns()}.txt"
+            words = ["rt", str(setup.turns_of(50)), "1000", "0", "1200", str(out)]
+            p = loads.start(
+                [str(setup.bin / "load"), *words], None, gov, vgpu, stdout=subprocess.DEVNULL
+            )
+            p.wait()
+            jobs = np.loadtxt(out, ndmin=2)[200:]
+            rate = harness.rates(loads, float(jobs[0, 0]), float(jobs[-1, 0]))
+            loads.wait()
+        seconds = float(jobs[-1, 0] - jobs[0, 0]) / 1e9
+        return {
+            "jobs_per_s": len(jobs) / seconds,
+            "latency": harness.percentiles(jobs[:, 1] / 1e3),
+            "chunks_per_s_of_the_other": rate,
+        }
+
+    found["stock"] = measured(None, None)
+    with harness.Governor(setup) as gov:
+        harness.standard_vgpus(gov, [30, 30])
+        found["30 % for each"] = measured(gov, 2)
+        found["critical"] = measured(gov, 8)
+    return found
+
+
 def exp_warmed(setup: Any) -> dict[str, Any]:
     """The periodic case when the program itself does something small ahead of each release."""
     found: dict[str, Any] = {}
