@@ -190,6 +190,7 @@ struct rtxg_slice {
 	bool armed_log;	       /* and whether that was commanded with it */
 	uint64_t late;	       /* so late the host has come of late to stop all for a release */
 	bool log_pending;      /* the log told something that calls for a plan */
+	uint64_t told;	       /* time of the last switch that it told of */
 	uint64_t read;	       /* up to when the log has been read */
 	uint64_t planned;      /* when plan() last looked */
 	uint64_t past;	       /* since plan() looked before that */

@@ -11,6 +11,7 @@
 #define QUIET_TICKS 10	       /* nothing is to be decided, but may be soon */
 #define EMPTY_TICKS 40	       /* nor can it be before a program comes */
 #define LOOK_LATE   (200 * US) /* the host looks so much later than it was to */
+#define TOLD_LATE   (50 * MS)  /* reading the log may take the host so long */
 
 size_t rtxg_slice_size(uint32_t tenants, uint32_t contexts)
 {
@@ -64,7 +65,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.owed_ns = slice_or(params->owed_ns, 10 * MS);
 	s->params.retry_ns = slice_or(params->retry_ns, 4 * MS);
 	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 4000);
-	s->now = s->planned = now_ns;
+	s->now = s->planned = s->told = now_ns;
 	s->timer = s->armed = s->due = s->log_at = NEVER;
 	s->read = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
@@ -346,10 +347,26 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	}
 }
 
+/*
+ * Switches follow each other, none is yet to come, and the log has told all of those that were long
+ * before it was read. The GPU's clock may jump against ours, when the machine has slept say, before
+ * the host compares them again: none is charged for that.
+ */
+static uint64_t told_at(struct rtxg_slice *s, uint64_t at)
+{
+	uint64_t least = slice_excess(s->read, TOLD_LATE);
+
+	least = least > s->told ? least : s->told;
+	at = at < least ? least : at;
+	s->told = at > s->now ? s->now : at;
+	return s->told;
+}
+
 static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bool *replan)
 {
 	struct slice_tenant *tenant;
 	struct slice_context *context;
+	uint64_t at;
 	bool first;
 	uint32_t i;
 
@@ -441,16 +458,17 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_START:
 		*replan = false;
-		start(s, event->context, event->at_ns, &s->log_pending);
+		start(s, event->context, told_at(s, event->at_ns), &s->log_pending);
 		break;
 	case RTXG_SLICE_EV_END:
 		*replan = false;
-		slice_ended(s, event->context, event->at_ns);
+		slice_ended(s, event->context, told_at(s, event->at_ns));
 		break;
 	case RTXG_SLICE_EV_OTHER:
 		*replan = false;
+		at = told_at(s, event->at_ns);
 		if (s->holder != NONE)
-			slice_ended(s, s->holder, event->at_ns);
+			slice_ended(s, s->holder, at);
 		break;
 	case RTXG_SLICE_EV_RELEASE:
 		tenant = &s->tenants[event->tenant];

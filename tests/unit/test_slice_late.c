@@ -622,6 +622,71 @@ static void a_late_host_is_not_charged_to_one_that_others_are_stopped_for(void *
 }
 
 /*
+ * The machine slept for an hour, which the GPU's clock counts and ours does not: for some seconds
+ * the log tells of times that are to come. Then the clocks are compared again.
+ */
+static void times_to_come_are_not_believed_for_longer_than_they_are_told(void **state)
+{
+	const uint64_t hour = 3600ull * 1000 * MS;
+	struct rtxg_slice_context_view view;
+	uint64_t work;
+	struct rig r;
+
+	settle_in_turns(&r);
+	for (int job = 0; job < 100; job++) {
+		take(&r, 0);
+		r.log[r.unread - 1].at_ns += hour;
+		r.now += 100 * US;
+		take(&r, NO_CONTEXT);
+		r.log[r.unread - 1].at_ns += hour;
+		follow(&r);
+		r.log[r.unread - 1].at_ns += hour;
+		wake(&r, true);
+		pass(&r, 10 * MS);
+	}
+	assert_int_equal(rtxg_slice_context_view(r.core, 0, &view), 0);
+	work = view.work_ns;
+	/* The critical task ends. */
+	pass(&r, 2000 * MS);
+	assert_int_equal(rtxg_slice_turns(r.core), 0);
+	assert_int_equal(rtxg_slice_context_view(r.core, 0, &view), 0);
+	assert_int_equal(view.state, RTXG_SLICE_IDLE);
+	assert_in_range(view.work_ns - work, 0, 1 * MS);
+	end(&r);
+}
+
+/* The GPU's clock was set back by an hour: none is charged for that time. */
+static void times_long_ago_are_charged_to_none(void **state)
+{
+	const uint64_t hour = 3600ull * 1000 * MS;
+	struct rtxg_slice_context_view before, after;
+	struct rig r;
+
+	settle_in_turns(&r);
+	r.now += 2 * hour; /* the rig's own clock is young */
+	wake(&r, true);
+	assert_int_equal(rtxg_slice_context_view(r.core, 0, &before), 0);
+	for (int job = 0; job < 100; job++) {
+		take(&r, 0);
+		for (uint32_t i = 0; i < r.unread; i++)
+			r.log[i].at_ns -= hour;
+		wake(&r, true);
+		r.now += 100 * US;
+		take(&r, NO_CONTEXT);
+		follow(&r);
+		for (uint32_t i = 0; i < r.unread; i++)
+			r.log[i].at_ns -= hour;
+		wake(&r, true);
+		pass(&r, 10 * MS);
+	}
+	assert_int_equal(rtxg_slice_context_view(r.core, 0, &after), 0);
+	/* No more than the time that has passed, and 50 ms. */
+	assert_in_range(after.work_ns - before.work_ns, 0, 1060 * MS);
+	assert_in_range(after.stay_ns - before.stay_ns, 0, 1060 * MS);
+	end(&r);
+}
+
+/*
  * The turn has passed to a program that waits for each of its kernels, and that is looked into
  * often. What the log tells of the change is not waited for longer than a tick.
  */
@@ -665,6 +730,8 @@ int main(void)
 		cmocka_unit_test(a_small_share_keeps_its_bound_beside_programs_that_never_rest),
 		cmocka_unit_test(late_reading_of_the_log_charges_no_time_twice),
 		cmocka_unit_test(a_late_host_is_not_charged_to_one_that_others_are_stopped_for),
+		cmocka_unit_test(times_to_come_are_not_believed_for_longer_than_they_are_told),
+		cmocka_unit_test(times_long_ago_are_charged_to_none),
 		cmocka_unit_test(looks_do_not_put_the_reading_of_the_log_off),
 	};
 
