@@ -76,8 +76,10 @@ struct nv_gpu {
 	struct rtxg_slice *slice;
 	void *mem;
 	uint64_t timer, stepped, lost_before;
-	bool unread;   /* at the timer's time the log need not be read */
-	uint64_t read; /* when it was, last */
+	bool unread;	      /* at the timer's time the log need not be read */
+	uint64_t read;	      /* when it was, last */
+	uint64_t read_before; /* the same of the time when records were taken from it */
+	uint64_t compared;    /* when the GPU's clock was, because of a record */
 	bool vgpu[LEVER_NVIDIA_VGPUS];
 	bool coupled[LEVER_NVIDIA_VGPUS]; /* the policy was told that it is on other GPUs too */
 	struct rtxg_slice_tenant params[LEVER_NVIDIA_VGPUS];

@@ -198,7 +198,7 @@ void fake_log_on(uint32_t gpu, uint8_t tag, uint32_t pid, uint32_t cid, uint64_t
 	r->tag = tag;
 	r->pid = pid;
 	r->context_id = cid;
-	r->timestamp = at;
+	r->timestamp = at + (uint64_t)fake->gpu_ahead;
 	r->seqno = ++log->seqno;
 	log->header.put = (log->header.put + 1) % log->record_count;
 	log->header.count++;
@@ -552,7 +552,9 @@ static uint32_t control(int fd, struct nvos54 *c)
 	case NV2080_TIMER_GET_GPU_CPU_TIME: {
 		struct nv_gpu_cpu_time *t = p;
 
-		t->sample[0].gpu = fake_now(NULL) + FAKE_EPOCH; /* another epoch */
+		/* another epoch */
+		t->sample[0].gpu = fake_now(NULL) + FAKE_EPOCH + (uint64_t)fake->gpu_ahead;
+		fake->compared++;
 		return NV_STATUS_OK;
 	}
 	case NV2080_GR_FECS_BIND_EVTBUF_V2:

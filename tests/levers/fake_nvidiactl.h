@@ -115,6 +115,8 @@ struct fake_driver {
 	struct {
 		uint32_t handle, memory;
 	} dup[FAKE_OBJECTS];
+	int64_t gpu_ahead; /* the GPU's clock has jumped by that */
+	uint64_t compared; /* how often it was compared with the CPU's */
 	struct fake_log log[FAKE_GPUS];
 	uint32_t last_log; /* GPU of the buffer that was made last */
 	uint32_t updated_get;

@@ -19,6 +19,7 @@
 #include "journal.h"
 #include "lever_nvidia.h"
 #include "rig.h"
+#include "state.h"
 
 static void keeps_shares(void **state)
 {
@@ -40,6 +41,50 @@ static void keeps_shares(void **state)
 	assert_int_equal(fake_stopped(), 0);
 	assert_int_equal(fake->slice_us, NV_DRIVER_SLICE_US);
 	assert_int_equal(fake->open_fds, 0);
+}
+
+static uint64_t last_stay[2];
+
+static void note_stay(void *ctx, uint32_t gpu, uint32_t pid, uint32_t vgpu, uint64_t since,
+		      uint64_t until)
+{
+	last_stay[0] = since;
+	last_stay[1] = until;
+}
+
+/*
+ * The machine has slept for an hour, which the GPU's clock counts and ours does not; then that
+ * clock is set back. Stays are where they were at once, and none is charged for an hour.
+ */
+static void a_jump_of_the_gpus_clock_is_seen(void **state)
+{
+	static const int64_t jumps[] = { 3600 * 1000, -7200 * 1000, 500, -500 };
+	uint64_t work[2], compared;
+	struct rtxg_slice_view v;
+	struct lever_nvidia *l;
+
+	fake->now += 8000ull * 1000 * MS; /* our clock is older than the jumps are long */
+	l = two_tenants();
+	l->ops.stay = note_stay;
+	turn_for(l, 1000 * MS);
+	for (unsigned int i = 0; i < sizeof(jumps) / sizeof(jumps[0]); i++) {
+		compared = fake->compared;
+		for (uint32_t k = 0; k < 2; k++) {
+			assert_int_equal(lever_nvidia_vgpu_view(l, 0, k + 1, &v), 0);
+			work[k] = v.work_ns;
+		}
+		fake->gpu_ahead += jumps[i] * (int64_t)MS;
+		turn_for(l, 200 * MS);
+		assert_in_range(last_stay[0], fake->now - 30 * MS, fake->now);
+		assert_in_range(last_stay[1], last_stay[0], fake->now);
+		for (uint32_t k = 0; k < 2; k++) {
+			assert_int_equal(lever_nvidia_vgpu_view(l, 0, k + 1, &v), 0);
+			assert_in_range(v.work_ns - work[k], 0, 230 * MS);
+		}
+		/* Eight readings make a comparison. */
+		assert_in_range(fake->compared - compared, 8, 24);
+	}
+	lever_nvidia_close(l);
 }
 
 static void stops_at_the_end_of_a_slice_if_told_to(void **state)
@@ -282,6 +327,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(keeps_shares, before),
+		cmocka_unit_test_setup(a_jump_of_the_gpus_clock_is_seen, before),
 		cmocka_unit_test_setup(stops_at_the_end_of_a_slice_if_told_to, before),
 		cmocka_unit_test_setup(keeps_shares_on_a_slow_driver, before),
 		cmocka_unit_test_setup(one_that_cannot_be_stopped_keeps_its_slice, before),
