@@ -124,17 +124,21 @@ def _share_evenly(short: list[int], long: list[int]) -> bool:
     held = [short.copy(), long.copy()]
     for size in free:
         held[size not in held[0]].remove(size)
-    given = {0: []}  # what the first queue may get of them, by its sum
-    for size in free:
-        given |= {s + size: [*mine, size] for s, mine in given.items() if s + size not in given}
+    given = {0: 0}  # what the first queue may get of them, by its sum: a bit for each
+    for at, size in enumerate(free):
+        bit = 1 << at
+        given |= {s + size: mine | bit for s, mine in given.items() if s + size not in given}
     base = sum(held[0])
-    best = max(given, key=lambda s: (min(base + s, total - base - s), s))
+    # The shorter queue is the first one below half of what both have, the second one above.
+    half = total - 2 * base
+    below = max((s for s in given if 2 * s < half), default=None)
+    above = min((s for s in given if 2 * s >= half), default=None)
+    best = below if above is None or (below is not None and below > half - above) else above
     if min(base + best, total - base - best) <= before:
         return False
-    rest = free.copy()
-    for size in given[best]:
-        rest.remove(size)
-    short[:], long[:] = held[0] + given[best], held[1] + rest
+    mine = given[best]
+    short[:] = held[0] + [size for at, size in enumerate(free) if mine >> at & 1]
+    long[:] = held[1] + [size for at, size in enumerate(free) if not mine >> at & 1]
     return True
 
 
@@ -243,10 +247,6 @@ class Sharer:
     section: Number
     arrivals: int | None = None
 
-    def within(self, interval: Number) -> int:
-        """Requests that its jobs may have in flight in an interval: of ceil((interval + R) / T) jobs."""
-        return self.requests * ceil(Fraction(interval + self.response) / self.period)
-
     @property
     def ready(self) -> int:
         return 1 + self.requests if self.arrivals is None else self.arrivals
@@ -271,38 +271,55 @@ def fmlp_plus(sharers: Sequence[Sharer]) -> list[Waits]:
     their execution there, and so interference; where they hold the GPU without running,
     :func:`held_ahead` counts them.
     """
+    sections, scale = whole([Fraction(one.section) for one in sharers])
+    users: dict[int, list[int]] = {}  # of each CPU
+    for at, one in enumerate(sharers):
+        if one.requests:
+            users.setdefault(one.cpu, []).append(at)
     found = []
-    for one in sharers:
-        def direct(other: Sharer, one: Sharer = one) -> int:
-            return min(other.within(one.response), one.requests) if other is not one else 0
-
-        remote = local = Fraction(0)
-        for cpu in {s.cpu for s in sharers} - {one.cpu}:
-            there = [s for s in sharers if s.cpu == cpu and s.requests]
-            most = min(sum(map(direct, there)), one.requests)
-            remote += sum(Fraction(s.section) * min(s.within(one.response), most) for s in there)
-        times = min(one.ready, sum(map(direct, sharers)) + 1 + one.ready - (1 + one.requests))
-        for other in sharers:
-            if other is not one and other.cpu == one.cpu and other.rank >= one.rank and other.requests:
-                local += Fraction(other.section) * min(other.within(one.response), times)
-        found.append(Waits(remote, local))
+    for at, (one, flying) in enumerate(zip(sharers, _in_flight(sharers), strict=True)):
+        direct = [min(flying[i], one.requests) if i != at else 0 for i in range(len(sharers))]
+        remote = local = 0
+        for cpu, there in users.items():
+            if cpu != one.cpu:
+                most = min(sum(direct[i] for i in there), one.requests)
+                remote += sum(sections[i] * min(flying[i], most) for i in there)
+        times = min(one.ready, sum(direct) + 1 + one.ready - (1 + one.requests))
+        for i in users.get(one.cpu, ()):
+            if i != at and sharers[i].rank >= one.rank:
+                local += sections[i] * min(flying[i], times)
+        found.append(Waits(Fraction(remote, scale), Fraction(local, scale)))
     return found
+
+
+def _in_flight(sharers: Sequence[Sharer]) -> Iterator[list[int]]:
+    """For one task after the other: how many requests of each task are in flight at most while one of
+    its jobs responds, of ceil((R + R_i) / T_i) jobs. In whole numbers: sets of 300 tasks have 90 000
+    pairs."""
+    times = [
+        (*Fraction(one.response).as_integer_ratio(), *Fraction(one.period).as_integer_ratio())
+        for one in sharers
+    ]
+    for above, below, _, _ in times:
+        yield [
+            one.requests * -(-(above * b + a * below) * d // (below * b * c)) if one.requests else 0
+            for one, (a, b, c, d) in zip(sharers, times, strict=True)
+        ]
 
 
 def held_ahead(sharers: Sequence[Sharer]) -> list[Fraction]:
     """Of more urgent tasks on the same CPU under the FMLP+: one of their requests for each of a job's,
     as far as they hold the GPU in that time."""
-    return [
-        sum(
-            (
-                Fraction(other.section) * min(other.within(one.response), one.requests)
-                for other in sharers
-                if other is not one and other.cpu == one.cpu and other.rank < one.rank
-            ),
-            Fraction(0),
+    sections, scale = whole([Fraction(one.section) for one in sharers])
+    found = []
+    for one, flying in zip(sharers, _in_flight(sharers), strict=True):
+        held = sum(
+            section * min(count, one.requests)
+            for other, section, count in zip(sharers, sections, flying, strict=True)
+            if other is not one and other.cpu == one.cpu and other.rank < one.rank
         )
-        for one in sharers
-    ]
+        found.append(Fraction(held, scale))
+    return found
 
 
 def mpcp(sharers: Sequence[Sharer]) -> list[Waits] | None:

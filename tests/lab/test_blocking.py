@@ -3,14 +3,26 @@
 
 from __future__ import annotations
 
+import fractions
 import random
+import sys
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, count, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtxg.blocking import kfmlp_aware, kfmlp_capped, kfmlp_exact, kfmlp_oblivious, omlp_k_exclusion
+from rtxg import blocking
+from rtxg.blocking import (
+    Sharer,
+    fmlp_plus,
+    held_ahead,
+    kfmlp_aware,
+    kfmlp_capped,
+    kfmlp_exact,
+    kfmlp_oblivious,
+    omlp_k_exclusion,
+)
 
 
 def brute_force(lengths, k):
@@ -109,3 +121,55 @@ def test_requests_that_spread_evenly_need_no_solver(monkeypatch):
         for k in (2, 3, 4):
             lengths = [rng.randint(500, 6000) for _ in range(requests)]
             assert kfmlp_exact(lengths, k) == kfmlp_capped(lengths, k)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.integers(1, 60), max_size=6), st.lists(st.integers(1, 60), min_size=1, max_size=7))
+def test_two_queues_share_their_shortest_requests_as_evenly_as_can_be(short, long):
+    """Of all ways to give the ten shortest to one or the other, the best; nothing is lost."""
+    if sum(short) > sum(long):
+        short, long = long, short
+    both, free = sorted(short + long), sorted(short + long)[: blocking._SHARED_OUT]
+    kept = list(short)
+    for size in free:
+        if size in kept:
+            kept.remove(size)
+    best = max(
+        min(sum(kept) + sum(mine), sum(both) - sum(kept) - sum(mine))
+        for size in range(len(free) + 1)
+        for mine in combinations(free, size)
+    )
+    before, first, second = sum(short), list(short), list(long)
+    assert blocking._share_evenly(first, second) == (best > before)
+    assert sorted(first + second) == both
+    assert min(sum(first), sum(second)) == max(best, before)
+
+
+def test_requests_in_flight_are_counted_in_whole_numbers():
+    """Fractions took ten times as long: 1.2 s for sets of 300 tasks under the FMLP+."""
+    rng = random.Random(20030)
+    sharers = [
+        Sharer(
+            cpu=rng.randrange(8),
+            rank=rank,
+            period=Fraction(rng.randint(1000, 1_000_000), 7),
+            response=Fraction(rng.randint(1000, 900_000), 11),
+            requests=rank % 3,
+            section=Fraction(rng.randint(10, 900), 3) if rank % 3 else 0,
+        )
+        for rank in range(60)
+    ]
+    sums = count()
+
+    def noted(frame, event, _):
+        if event == "call" and frame.f_code.co_filename == fractions.__file__:
+            next(sums)
+
+    sys.setprofile(noted)
+    try:
+        waits, ahead = fmlp_plus(sharers), held_ahead(sharers)
+    finally:
+        sys.setprofile(None)
+    assert next(sums) < 100 * len(sharers)
+    assert sum(wait.remote > 0 for wait in waits) == 40
+    assert any(ahead)
