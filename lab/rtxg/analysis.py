@@ -48,7 +48,7 @@ from .tardiness import (
     devi_anderson_tardiness,
     suspension_aware_tardiness,
 )
-from .units import format_time
+from .units import format_time, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -270,6 +270,10 @@ def analyze(
         equal to periods, and not for PAI.
     :param progress: called with what is being worked on, for sets that take long.
     """
+    if not isinstance(taskset, TaskSet):
+        raise ValueError(f"{shown(taskset)} is no task set; make it with rtxg.TaskSet or rtxg.load")
+    if not isinstance(overheads, Overheads):
+        raise ValueError(f"overheads is {shown(overheads)}; use Overheads, as rtxg.TABLE_III is")
     interrupts = Interrupts(interrupts)
     _check(taskset, lock, bound, hard_tests, suspensions, interrupts)
     taskset = taskset.partitioned()

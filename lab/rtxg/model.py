@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from numbers import Integral
 
 from .units import parse_time, shown
 
@@ -202,11 +203,11 @@ class Platform:
     scheduler: str = "G-EDF"
 
     def __post_init__(self) -> None:
-        if self.cpus < 1 or self.clusters < 1 or self.gpus < 0:
-            raise ValueError(
-                f"platform of {self.cpus} CPUs, {self.clusters} clusters and {self.gpus} GPUs: "
-                "there must be at least one CPU and one cluster"
-            )
+        for what, least in (("cpus", 1), ("clusters", 1), ("gpus", 0)):
+            value = getattr(self, what)
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not whole or value < least:
+                raise ValueError(f"{what} is {shown(value)}; it must be a whole number from {least}")
         if self.scheduler == "P-FP":
             if self.clusters != self.cpus or self.gpus > 1:
                 raise ValueError(
@@ -242,8 +243,12 @@ class TaskSet:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isprintable():
             raise ValueError(f"the name is {shown(self.name)}; it must be text that can be printed")
+        if not isinstance(self.platform, Platform):
+            raise ValueError(f"the platform is {shown(self.platform)}; make it with rtxg.Platform")
         seen: set[str] = set()
         for task in self.tasks:
+            if not isinstance(task, Task):
+                raise ValueError(f"{shown(task)} is no task; make it with rtxg.Task or Task.of")
             if task.name in seen:
                 raise ValueError(f"two tasks are named {task.name!r}; names must differ")
             seen.add(task.name)

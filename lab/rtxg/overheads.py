@@ -19,10 +19,11 @@ from enum import Enum
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
+from typing import NoReturn
 
 from .exact import sum_of, whole
 from .model import Task
-from .units import parse_time, read_text
+from .units import parse_time, read_text, shown
 
 
 class Interrupts(Enum):
@@ -33,6 +34,11 @@ class Interrupts(Enum):
     PAI = "pai"  #: process-aware interrupts (Zhang and West): by priority, on a borrowed stack
     KLMIRQD = "klmirqd"  #: a thread that runs with the priority of the GPU's owner
     RTXG = "rtxg"  #: a model: klmirqd's threads, plus permits, suspension and slices
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        known = ", ".join(one.value for one in cls)
+        raise ValueError(f"interrupts is {shown(value)}; use one of {known}")
 
 
 #: What a stock kernel does, and so what is assumed unless a file says otherwise.

@@ -29,7 +29,7 @@ from .overheads import (
     Overheads,
     read_measured,
 )
-from .units import parse_time, shown
+from .units import parse_time, shown, system_error
 
 
 class TaskFileError(ValueError):
@@ -358,7 +358,8 @@ def _read_overheads(reader: _Reader, values: object) -> Overheads:
         try:
             overheads = read_measured(folder / file, overheads)
         except (OSError, ValueError) as error:
-            raise reader.error(f"measured: {error}", "overheads", 0, "measured") from None
+            what = system_error(error) if isinstance(error, OSError) else error
+            raise reader.error(f"measured: {what}", "overheads", 0, "measured") from None
     for key, value in values.items():
         if key not in ("base", "measured"):
             try:

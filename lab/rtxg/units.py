@@ -102,3 +102,10 @@ def format_time(microseconds: Fraction | float | int, digits: int = 4) -> str:
     if size >= 1 or size == 0:
         return f"{value:.{digits}g}us"
     return f"{value * 1e3:.{digits}g}ns"
+
+
+def system_error(error: OSError) -> str:
+    """What the system said of a file: ``tasks.toml: No such file or directory``."""
+    if error.filename is None or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import rtxg
 from rtxg import Platform, Task, TaskSet, export
 from rtxg.commands import FAILED, analyze, campaign, measure, run, simulate
 from rtxg.taskfile import TaskFileError
@@ -102,7 +104,8 @@ def test_a_file_without_end_is_not_read_to_its_end(
 
 
 def test_a_file_that_cannot_be_read_is_named(ask: Ask) -> None:
-    assert ask(analyze, "/proc/self/mem").endswith(": '/proc/self/mem'")
+    assert ask(analyze, "/proc/self/mem") == "rtxg: /proc/self/mem: Input/output error"
+    assert ask(analyze, "TMP/none.toml").endswith("/none.toml: No such file or directory")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +123,16 @@ def test_a_file_that_cannot_be_read_is_named(ask: Ask) -> None:
         (campaign, ["--figure", "6", "--step", "nan", "--out", "TMP/o"], "step is nan"),
         (campaign, ["--figure", "6", "--cpus", "9999999998", "--out", "TMP/o"], "at most 4096"),
         (campaign, ["--figure", "6", "--out", "TMP/no"], "TMP/no/results.sqlite: file"),
+        # Of variables that are not set: the first five were taken for no option, or for a folder.
+        (analyze, ["TMP/good.toml", "--explain", "a", "--picture", ""], "--picture: is empty; name"),
+        (simulate, ["TMP/good.toml", "--picture", ""], "--picture: is empty; name a file"),
+        (simulate, ["--experiment", "cost", "--out", ""], "--out: is empty; name a file"),
+        (campaign, ["--figure", "6", "--sets", "1", "--out", ""], "--out: is empty; name a file"),
+        (measure, ["--run", ""], "--run: is empty; name a file, or leave the option out"),
+        (measure, ["--no-tracepoints", "--out", ""], "--out: is empty; name a file"),
+        (campaign, ["--figure", "6", "--out", "TMP/good.toml"], "there is a file of that name"),
+        (campaign, ["--figure", "6", "--out", "TMP/good.toml/o"], "there is a file of that name"),
+        (simulate, ["--experiment", "cost", "--out", "TMP/good.toml"], "name a folder"),
     ],
 )
 def test_an_option(
@@ -205,6 +218,30 @@ def test_a_file_of_schedcat(text: str, message: str, tmp_path: Path) -> None:
         export.read(path, Platform(2, gpus=1))
     assert str(wrong.value).startswith(f"{path}: ")
     assert message in str(wrong.value)
+
+
+ONE = Task("a", 1, 10)
+SET = TaskSet((ONE,), Platform(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Platform(2.0), "cpus is 2.0; it must be a whole number from 1"),
+        (lambda: Platform(True), "cpus is True; it must be a whole number from 1"),
+        (lambda: Platform(2, "1"), "clusters is '1'; it must be a whole number from 1"),
+        (lambda: Platform(2, 1, -1), "gpus is -1; it must be a whole number from 0"),
+        (lambda: TaskSet((ONE,), 4), "the platform is 4; make it with rtxg.Platform"),
+        (lambda: TaskSet(("x",), Platform(2)), "'x' is no task; make it with rtxg.Task"),
+        (lambda: rtxg.analyze("x"), "'x' is no task set; make it with rtxg.TaskSet or rtxg.load"),
+        (lambda: rtxg.analyze(SET, overheads="table-iii"), "overheads is 'table-iii'; use Overheads"),
+        (lambda: rtxg.analyze(SET, interrupts="x"), "interrupts is 'x'; use one of none, slih, pai, k"),
+    ],
+)
+def test_from_python_the_value_is_named(call: Callable[[], object], message: str) -> None:
+    """These were errors of a line inside of the package, or were found out much later."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
 
 
 def test_a_unit_of_nothing_is_refused() -> None:

@@ -268,7 +268,7 @@ def test_measured_overheads_are_read(tight, tmp_path, capsys):
         (["{tight}", "--speedup", "0"], "--speedup is 0"),
         ([], "file"),
         (["{tight}", "--overheads", "{tight}"], "tight.toml:2: is not JSON; use none, table-iii, or a file"),
-        (["{tight}", "--overheads", "/etc"], "Is a directory: '/etc'"),
+        (["{tight}", "--overheads", "/etc"], "/etc: Is a directory"),
         (["{tight}", "--overheads", "nothing"], "--overheads nothing: no such set and no such file"),
     ],
 )

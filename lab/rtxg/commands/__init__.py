@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
 from ..overheads import OVERHEAD_SETS, Interrupts, Overheads, read_measured
 from ..taskfile import Problem, load
+from ..units import system_error
 
 #: Exit status of a verdict "not schedulable" or "bound violated".
 REFUSED = 2
@@ -31,6 +33,27 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(FAILED, f"{self.prog}: {message}\n")
+
+
+def file_name(text: str) -> str:
+    """An option's value that names a file. The empty one of a shell's variable that is not set
+    would be taken for the folder here, or for no option at all."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file, or leave the option out")
+    return text
+
+
+def path_name(text: str) -> Path:
+    """The same as a path, of a file or folder."""
+    return Path(file_name(text))
+
+
+def make_folder(out: Path) -> None:
+    """The folder that ``--out`` names."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"--out {out}: there is a file of that name; name a folder") from None
 
 
 def read_problem(path: str, interrupts: str | None = None, lock: str | None = None, overheads: str | None = None) -> Problem:
@@ -108,7 +131,10 @@ def run(main: Callable[[], int], name: str) -> NoReturn:
     except sqlite3.Error as error:
         print(f"{name}: the file of results: {error}", file=sys.stderr)
         status = FAILED
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        print(f"{name}: {system_error(error)}", file=sys.stderr)
+        status = FAILED
+    except ValueError as error:
         print(f"{name}: {error}", file=sys.stderr)
         status = FAILED
     sys.exit(status)

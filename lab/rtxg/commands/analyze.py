@@ -21,7 +21,7 @@ from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
 from ..plots import check_path
 from ..served import here
 from ..units import format_time, parse_time, shown
-from . import FAILED, REFUSED, Parser, ProgressLines, read_problem, run
+from . import FAILED, REFUSED, Parser, ProgressLines, file_name, read_problem, run
 
 EPILOG = """\
 exit status:
@@ -68,7 +68,12 @@ def _parser() -> Parser:
     parser.add_argument(
         "--explain", metavar="TASK", help="show each term of one task's inflated execution time; with --json: only this task"
     )
-    parser.add_argument("--picture", metavar="FILE", help="with --explain: also draw the waterfall (png, pdf, svg)")
+    parser.add_argument(
+        "--picture",
+        type=file_name,
+        metavar="FILE",
+        help="with --explain: also draw the waterfall (png, pdf, svg)",
+    )
     parser.add_argument("--no-advice", action="store_true", help="do not search for what would make it schedulable")
     parser.add_argument("--latency", metavar="TIME", help="instead of a file: can a vGPU have that bound?")
     parser.add_argument("--beside", type=int, metavar="N", help="with --latency: beside so many other programs (default 1)")

@@ -21,7 +21,7 @@ from ..model import Platform
 from ..overheads import NO_OVERHEADS, OVERHEAD_SETS, Interrupts
 from ..plots import schedulability
 from ..units import shown
-from . import Parser, ProgressLines, read_overheads
+from . import Parser, ProgressLines, make_folder, path_name, read_overheads
 from . import run as run_command
 
 EPILOG = """\
@@ -67,7 +67,7 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--file",
-        type=Path,
+        type=path_name,
         metavar="FILE",
         help="an experiment of one's own, TOML (as example:experiment), instead of the figures",
     )
@@ -81,7 +81,7 @@ def _parser() -> Parser:
     parser.add_argument("--seed", type=int, help="seed of all random numbers (2012, or the file's)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (1)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="use the workers of this Dask scheduler, e.g. tcp://host:8786")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for results and graphs")
+    parser.add_argument("--out", type=path_name, required=True, metavar="DIR", help="folder for results and graphs")
     parser.add_argument(
         "--format", choices=("png", "pdf", "svg"), help="format of the graphs (png)"
     )
@@ -119,7 +119,7 @@ def _own(file: Path, out: Path, workers: int, changed: dict[str, int]) -> int:
     :param changed: number of sets and seed, where they are not the file's.
     """
     experiment = replace(load_experiment(file), **changed)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     try:
         outcome = experiment.run(ProgressLines("rtxg campaign"), workers)
     except Exception as error:  # from a function of one's own
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         platform=Platform(arguments.cpus, arguments.clusters, arguments.gpus),
         overheads=read_overheads(arguments.overheads, NO_OVERHEADS),
     )
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    make_folder(arguments.out)
     console = Console(highlight=False)
     results = Results(arguments.out / "results.sqlite", settings)
     try:

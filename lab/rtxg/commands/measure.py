@@ -9,7 +9,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -24,7 +23,7 @@ from ..overheads import TABLE_III
 from ..replay import LIMITED, POLICIES, as_run, choose_policy, replay, why_not_promised
 from ..tracefs import Unavailable
 from ..units import format_time, shown
-from . import REFUSED, Parser, ProgressLines, read_problem, run
+from . import REFUSED, Parser, ProgressLines, file_name, path_name, read_problem, run
 
 EPILOG = """\
 exit status:
@@ -73,14 +72,19 @@ def _parser() -> Parser:
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to watch (3)")
     parser.add_argument("--no-tracepoints", action="store_true", help="use only what needs no privilege")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument("--out", type=path_name, metavar="FILE", help="also write the JSON to a file")
     parser.add_argument(
         "--inversions", action="store_true", help="priority inversions of the interrupt, from the log of rtxg.ko (root)"
     )
     parser.add_argument(
         "--owner", type=int, metavar="PID", help="with --inversions: the interrupt's owner is this thread, not the module's"
     )
-    parser.add_argument("--run", metavar="FILE", help="run this task set instead, and hold it against its bounds")
+    parser.add_argument(
+        "--run",
+        type=file_name,
+        metavar="FILE",
+        help="run this task set instead, and hold it against its bounds",
+    )
     parser.add_argument("--overheads", metavar="SET", help="with --run: overheads to analyse with (as rtxg analyze)")
     parser.add_argument("--policy", default="auto", choices=POLICIES, help="with --run: scheduling policy (auto)")
     parser.add_argument("--force", action="store_true", help="with --run: run it though the analysis refuses it")

@@ -19,7 +19,7 @@ from ..analysis import Analysis, analyze
 from ..simulate import Handling, Options, Trace, simulate
 from ..taskfile import load
 from ..units import format_time, parse_time
-from . import REFUSED, Parser, ProgressLines, run
+from . import REFUSED, Parser, ProgressLines, make_folder, path_name, run
 
 EPILOG = """\
 exit status:
@@ -71,10 +71,16 @@ def _parser() -> Parser:
     parser.add_argument("--random-offsets", action="store_true", help="first releases at random times")
     parser.add_argument("--asynchronous", action="store_true", help="jobs queue GPU work and wait at the end only")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw what the CPUs did (png, pdf, svg)")
+    parser.add_argument("--picture", type=path_name, metavar="FILE", help="draw what the CPUs did (png, pdf, svg)")
     parser.add_argument("--picture-length", default="60ms", metavar="TIME", help="how much of it to draw (60ms)")
     parser.add_argument("--experiment", choices=EXPERIMENTS, help="an experiment of the papers instead of a file")
-    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="folder for an experiment's graphs (.)")
+    parser.add_argument(
+        "--out",
+        type=path_name,
+        default=Path("."),
+        metavar="DIR",
+        help="folder for an experiment's graphs (.)",
+    )
     return parser
 
 
@@ -141,7 +147,7 @@ def _show(analysis: Analysis, trace: Trace, broken: Sequence[str], console: Cons
 def _experiment(
     name: str, out: Path, seed: int, console: Console, progress: Callable[[str], None]
 ) -> None:
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     if name == "table-2":
         table = Table(title="klmirqd, Table II: deadlines missed and mean response as share of the period", title_justify="left")
         for heading in (
