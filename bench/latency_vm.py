@@ -15,8 +15,9 @@ Then `rtxg latency` measures it under memory loads, a graphics load, and both to
 table` does. The graphics load gives work to virtio-gpu. There are no rows with the load on another
 core: an emulator that counts instructions runs the CPUs in turns, so each stands still while another
 works. A row has few cycles: an emulator needs minutes for seconds of a processor.
-Its loads are started at its first cycle and ended at its last: to load BPF programs and to write
-results takes longer than the cycles do, and a load beside that tells nothing.
+Its loads begin at its first cycle and are ended at its last: to load BPF programs and to write
+results takes longer than the cycles do, and a load beside that tells nothing. A memory load has
+filled its memory before that, and is stopped until then.
 A row that does not end is stopped. It is named in the record, as the rows are for which the whole
 boot had no time.
 
@@ -69,7 +70,7 @@ cd /tmp || exit 1
 #: BPF programs are loaded, and a tool works, so many seconds after its start
 BEGUN_S = 6
 #: of the guest: a row has as long for its cycles and all else, and its loads end then in any case
-ROW_S, LOAD_S = 30, 40
+ROW_S, LOAD_S = 30, 60
 #: the guest measures no busy time by itself: a clock and the idle time of its CPU, twice within a run
 PEER = """
 peer() { # NAME LOAD COMMAND-OF-LOAD BEGUN SECONDS COMMAND...
@@ -104,15 +105,18 @@ row() { # MEMORY BYTES DEVICE CYCLES
 	: >/tmp/device
 	rm -f /tmp/row
 	[ "$3" != graphics ] || words="--irq $irq=0"
+	if [ "$2" != 0 ]; then
+		timeout -k 1 "$LOAD_S" /tests/w_rtxg_latency_load "$2" >/tmp/memory &
+		pids=$!
+		until grep -q filled /tmp/memory || ! kill -0 $pids; do usleep 10000; done
+		kill -STOP $pids
+	fi
 	timeout -k 1 "$ROW_S" /tests/w_rtxg_latency -q --json=/tmp/row -m -a 0 -p 99 -i 200 -l "$4" \\
 		$words >/dev/null 2>/tmp/err &
 	tool=$!
 	# without loads nothing looks: that would be one
 	until [ "$2$3" = 0 ] || measures $tool || ! kill -0 $tool; do usleep 10000; done
-	if [ "$2" != 0 ]; then
-		timeout -k 1 "$LOAD_S" /tests/w_rtxg_latency_load "$2" >/tmp/memory &
-		pids="$pids $!"
-	fi
+	[ -z "$pids" ] || kill -CONT $pids
 	if [ "$3" = graphics ]; then
 		timeout -k 1 "$LOAD_S" /tests/w_fences >/tmp/device &
 		pids="$pids $!"
@@ -122,7 +126,7 @@ row() { # MEMORY BYTES DEVICE CYCLES
 	wait $tool
 	status=$?
 	wait
-	echo "# row $1|$3|$(cat /tmp/memory)|$(cat /tmp/device)"
+	echo "# row $1|$3|$(sed -n 's/ in .*//p' /tmp/memory)|$(cat /tmp/device)"
 	if [ -s /tmp/row ]; then
 		echo "# json $(cat /tmp/row)"
 	else

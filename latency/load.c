@@ -4,8 +4,9 @@
  * table`: memory, where random data fit into the last cache or not, which decides whether the memory
  * bus is busy; and a GPU that raises an interrupt for each small kernel.
  *
- * rtxg-latency-load BYTES    copies one half of so much memory to the other until SIGTERM or SIGINT,
- *                            then prints the MB copied a second (10^6 bytes, each counted once)
+ * rtxg-latency-load BYTES    fills so much memory, prints "filled", copies one half to the other
+ *                            until SIGTERM or SIGINT, then prints the MB copied a second (10^6
+ *                            bytes, each counted once) and of which time: since SIGCONT, if any
  * rtxg-latency-load cuda|opencl
  *                            launches small kernels one after the other until then, and prints how
  *                            many a second
@@ -24,12 +25,18 @@
 #define LEAST 65536ull
 #define CHUNK 65536ull /* looks so often whether it is to end */
 
-static volatile sig_atomic_t ended;
+static volatile sig_atomic_t ended, continued;
 
 static void end(int number)
 {
 	(void)number;
 	ended = 1;
+}
+
+static void go_on(int number)
+{
+	(void)number;
+	continued = 1;
 }
 
 static int launch(const char *which)
@@ -64,6 +71,7 @@ static int copy(unsigned long long bytes)
 {
 	unsigned long long half, copied = 0, at = 0;
 	uint64_t x = 88172645463325252ull, begin;
+	double seconds;
 	char *memory;
 
 	half = bytes / 2 / CHUNK * CHUNK;
@@ -74,40 +82,52 @@ static int copy(unsigned long long bytes)
 		return 1;
 	}
 	/* random: neither the kernel nor the hardware can take two pages for one */
-	for (unsigned long long i = 0; i < half * 2 / sizeof(x); i++) {
+	for (unsigned long long i = 0; i < half * 2 / sizeof(x) && !ended; i++) {
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;
 		((uint64_t *)memory)[i] = x;
 	}
+	if (!ended)
+		puts("filled");
+	fflush(stdout);
 	begin = rtxg_now_ns();
 	while (!ended) {
 		unsigned long long n = half < CHUNK ? half : CHUNK;
 
+		if (continued) {
+			continued = 0;
+			copied = 0;
+			begin = rtxg_now_ns();
+		}
 		memcpy(memory + half + at, memory + at, n);
 		copied += n;
 		at = at + n < half ? at + n : 0;
 	}
-	printf("%.0f MB/s\n", (double)copied / ((double)(rtxg_now_ns() - begin) / 1e9) / 1e6);
+	seconds = (double)(rtxg_now_ns() - begin) / 1e9;
+	if (copied) /* else nothing was measured, and 0 would be a rate */
+		printf("%.0f MB/s in %.3f s\n", (double)copied / seconds / 1e6, seconds);
 	free(memory);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = { .sa_handler = end };
+	struct sigaction action = { .sa_handler = end }, again = { .sa_handler = go_on };
 	unsigned long long bytes;
 	char *text;
 
 	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
 		puts("Usage: rtxg-latency-load BYTES|cuda|opencl\n\n"
-		     "Copies one half of BYTES of memory to the other until SIGTERM, or launches "
-		     "small\n"
-		     "kernels on a GPU, and prints the rate. Loads for 'rtxg latency table'.");
+		     "Fills BYTES of memory, copies one half to the other until SIGTERM, or "
+		     "launches\n"
+		     "small kernels on a GPU, and prints the rate. Loads for 'rtxg latency "
+		     "table'.");
 		return 0;
 	}
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGCONT, &again, NULL);
 	if (argc == 2 && (!strcmp(argv[1], "cuda") || !strcmp(argv[1], "opencl")))
 		return launch(argv[1]);
 	errno = 0;

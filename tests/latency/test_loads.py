@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,48 @@ def test_osadls_graphics_load_prints_its_rate(monkeypatch: pytest.MonkeyPatch) -
     assert not loads.group_lives(running.process.pid)
 
 
+def test_a_memory_load_works_when_the_measurement_begins() -> None:
+    """The kernel clears its pages before that: locks and page faults would look as the bus does."""
+    load = loads.memory(True)
+    small = replace(load, command=[*load.command[:-1], "65536"])
+    with loads.Running(small, str(min(os.sched_getaffinity(0)))) as running:
+        assert running.said() == "filled\n"
+    # too much to be filled by then: a load that has copied nothing has no rate
+    never = replace(load, command=[*load.command[:-1], str(2 << 30)], ready="")
+    with loads.Running(never, str(min(os.sched_getaffinity(0)))) as running:
+        pass
+    assert running.rate is None
+
+
+def test_a_load_that_was_stopped_has_the_rate_of_the_time_since_then() -> None:
+    """Its memory is filled before a measurement, and it stands still until that begins."""
+    command = [*loads.memory(True).command[:-1], "65536"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as load:
+        assert load.stdout
+        assert load.stdout.readline() == "filled\n"
+        began = time.monotonic()
+        load.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, load.pid, os.WSTOPPED)
+        time.sleep(0.5)
+        stopped = time.monotonic() - began
+        load.send_signal(signal.SIGCONT)
+        ticks = cpu_ticks(load.pid)
+        while cpu_ticks(load.pid) < ticks + 3:
+            time.sleep(0.01)
+        load.terminate()
+        said = load.communicate(timeout=60)[0]
+        whole = time.monotonic() - began
+    found = re.fullmatch(r"(\d+) MB/s in ([\d.]+) s\n", said)
+    assert found, said
+    assert float(found[2]) <= whole - stopped + 0.001
+
+
+def cpu_ticks(pid: int) -> int:
+    """Of user code."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    return int(stat.rpartition(")")[2].split()[11])
+
+
 def test_an_interrupt_that_does_not_exist_ends_the_table_at_once() -> None:
     """Not row by row, after minutes."""
     done = latency("table", "-D", "300s", "--irq", "no-such-device")
@@ -99,7 +143,10 @@ def test_a_table_that_is_interrupted_keeps_its_rows(monkeypatch: pytest.MonkeyPa
         [
             {
                 "threads": [
-                    {"observed": {"max_us": 50.0, "avg_us": 9.0, "p999_us": 20.0, "count": 7}}
+                    {
+                        "policy": "other",
+                        "observed": {"max_us": 50.0, "avg_us": 9.0, "p999_us": 20.0, "count": 7},
+                    }
                 ],
                 "machine": {"cpus": 1},
                 "not_done": [],
