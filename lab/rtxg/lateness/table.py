@@ -66,7 +66,9 @@ def combinations(devices: list[str], places: list[str]) -> list[tuple[str, str, 
 
 def fill(row: Row, result: dict) -> None:
     """Take a run's JSON into a row."""
-    seen = result["threads"][0]["observed"]
+    thread = result["threads"][0]
+    seen = thread["observed"]
+    row.real_time = thread["policy"] in ("fifo", "rr")
     row.max_us, row.avg_us, row.p999_us = seen["max_us"], seen["avg_us"], seen["p999_us"]
     row.cycles = seen["count"]
     row.stolen_us = result.get("stolen_us", 0.0)
