@@ -99,6 +99,54 @@ def test_the_file_stays_within_its_size(tmp_path: Path) -> None:
     assert 300 < len(spans) < 5999
 
 
+def test_months_stay_where_the_minutes_of_many_cpus_do_not_fit(tmp_path: Path) -> None:
+    """Minutes are joined to hours earlier: a file that drops its oldest minutes holds some days."""
+    store = Store(tmp_path / "l.db", write=True, most_bytes=200_000)
+    store.base.execute("PRAGMA synchronous=OFF")  # nothing crashes here
+    days, cpus = 15, 2
+    for hour in range(days * 24):
+        store.add(
+            [
+                span(START + 3600 * hour + 60 * minute, 9.0 + (hour == 5), thread=cpu)
+                for minute in range(1, 61, 4)
+                for cpu in range(cpus)
+            ]
+        )
+        assert store.size() <= 200_000
+    spans = store.spans()
+    assert spans[0].end_s <= START + 7200
+    assert sum(s.cycles for s in spans) == days * 24 * 15 * cpus * 60000
+    assert {s.end_s for s in spans if s.max_us == 10.0} == {START + 6 * 3600}
+    minutes = {s.end_s for s in spans if s.seconds == 60.0}
+    assert len(minutes) > 150, "the last hours are there by the minute"
+    assert max(minutes) == START + days * 24 * 3600 - 180
+    store.add([span(START + days * DAY + 60, 9.0)])
+    assert store.spans()[-1].seconds == 60.0
+
+
+def test_hours_that_were_not_whole_are_joined_once(tmp_path: Path) -> None:
+    """A recorder that is on for some minutes a day leaves short hours."""
+    store = Store(tmp_path / "l.db", write=True, keep_days=1)
+    store.add([span(START + 60, 5.0), span(START + 120, 6.0)])
+    store.add([span(START + 3 * DAY, 7.0)])
+    (before, _) = store.spans()
+    assert (before.end_s, before.seconds) == (START + 3600, 120.0)
+    changes = store.base.total_changes
+    store.add([span(START + 3 * DAY + 60, 7.0)])
+    assert store.base.total_changes == changes + 1
+
+
+def test_spans_that_end_in_the_same_second_are_one(tmp_path: Path) -> None:
+    """A run's last span may be some milliseconds long, and is not to replace the one before it."""
+    store = Store(tmp_path / "l.db", write=True)
+    store.add([span(START, 50.0)])
+    store.add([replace(span(START, 5.0), seconds=0.01, cycles=10, bins={4: 10})])
+    store.add([replace(span(START + 1, 6.0), seconds=0.5), replace(span(START + 1, 7.0), seconds=0.5)])
+    first, second = store.spans()
+    assert (first.max_us, first.cycles, first.bins[4]) == (50.0, 60010, 50010)
+    assert (second.max_us, second.seconds, second.cycles) == (7.0, 1.0, 120000)
+
+
 def test_a_full_disk_loses_one_span_and_says_so(tmp_path: Path) -> None:
     """What was there stays, and the next span is stored when there is room again."""
     store = Store(tmp_path / "l.db", write=True)

@@ -2,8 +2,10 @@
 """A minute's maxima and histograms for months, in SQLite, bounded in size.
 
 Rows of one minute are kept for `keep_minutes` days; older ones are joined to hours, which keep the
-maximum, its culprit and the sum of the histograms. The file never grows beyond `most_bytes`: the
-oldest rows go first. A machine's configuration is a row of its own, and each minute refers to it.
+maximum, its culprit and the sum of the histograms. The file never grows beyond `most_bytes`: of many
+CPUs the minutes of 60 days do not fit, so they are joined earlier, until hours have half of the
+rows. Then the oldest hours go. A machine's configuration is a row of its own, and each minute refers
+to it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ DAY = 86400
 MOST_BYTES = 64 << 20
 #: days for which each minute is kept
 KEEP_MINUTES_DAYS = 60
+
+#: not joined to an hour yet; that may be of less time, where the recorder was off
+MINUTE = "(seconds < 1800 AND end_s % 3600 <> 0)"
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS machine (
@@ -147,7 +152,13 @@ class Store:
         """
         try:
             with self.base:
-                self._insert(spans)
+                for span in spans:
+                    # ends are whole seconds: of shorter spans several have one
+                    there = self._select(
+                        "machine = ? AND thread = ? AND end_s = ?",
+                        (span.machine, span.thread, span.end_s),
+                    )
+                    self._insert([joined([*there, span], span.end_s)])
             if spans:
                 self._bound(max(s.end_s for s in spans))
         except sqlite3.Error as error:
@@ -171,9 +182,29 @@ class Store:
 
     def _bound(self, now_s: int) -> None:
         """Join what is old to hours; drop the oldest where that is not enough."""
-        limit = (now_s - self.keep_days * DAY) // 3600 * 3600
+        self._join(f"end_s <= ? AND {MINUTE} LIMIT 20000", now_s - self.keep_days * DAY)
+        while self.size() > self.most_bytes:
+            (all_, minutes) = self.base.execute(
+                f"SELECT count(*), total({MINUTE}) FROM span"
+            ).fetchone()
+            first = f"SELECT end_s FROM span WHERE {MINUTE} ORDER BY end_s LIMIT 1"
+            old = f"end_s <= min(?, ({first}) + 4 * 3600) AND {MINUTE}"
+            gone = minutes * 2 >= all_ and self._join(old, now_s)
+            if not gone:
+                with self.base:
+                    gone = self.base.execute(
+                        "DELETE FROM span WHERE end_s IN "
+                        "(SELECT DISTINCT end_s FROM span ORDER BY end_s LIMIT 200)"
+                    ).rowcount
+            self.base.execute("PRAGMA incremental_vacuum").fetchall()
+            if not gone:
+                break
+
+    def _join(self, which: str, until_s: int) -> int:
+        """Make hours of these minutes, of the hours that have ended by then. How many rows less?"""
         groups: dict[tuple[str, int, int], list[Span]] = {}
-        for span in self._select("end_s <= ? AND seconds < 1800 LIMIT 20000", (limit,)):
+        gone = 0
+        for span in self._select(which, (until_s // 3600 * 3600,)):
             groups.setdefault((span.machine, span.thread, (span.end_s + 3599) // 3600 * 3600), []).append(span)
         for (machine, thread, hour), spans in groups.items():
             with self.base:
@@ -182,15 +213,10 @@ class Store:
                     "DELETE FROM span WHERE machine = ? AND thread = ? AND end_s = ?",
                     [(machine, thread, s.end_s) for s in spans],
                 )
-                self._insert([joined([*spans, *(s for s in earlier if s not in spans)], hour)])
-        while self.size() > self.most_bytes:
-            with self.base:
-                gone = self.base.execute(
-                    "DELETE FROM span WHERE end_s IN (SELECT DISTINCT end_s FROM span ORDER BY end_s LIMIT 200)"
-                ).rowcount
-            self.base.execute("PRAGMA incremental_vacuum").fetchall()
-            if not gone:
-                break
+                earlier = [s for s in earlier if s not in spans]
+                self._insert([joined([*spans, *earlier], hour)])
+                gone += len(spans) + len(earlier) - 1
+        return gone
 
     def _select(self, where: str, values: tuple) -> Iterator[Span]:
         for row in self.base.execute(f"SELECT * FROM span WHERE {where}", values).fetchall():
