@@ -257,6 +257,12 @@ static int contradiction(struct settings *s, bool laptop, bool pm_qos, bool plai
 			      "--governor and --irq");
 		return -EINVAL;
 	}
+	if (s->duration_ns && s->duration_ns <= s->interval_ns) {
+		message_error(
+			"-D: %g s are over before the first wake-up; give more than the %g s of -i",
+			(double)s->duration_ns / 1e9, (double)s->interval_ns / 1e9);
+		return -EINVAL;
+	}
 	if (s->user_only && s->every_task) {
 		message_error("--every-task is measured by BPF: leave out --user-only");
 		return -EINVAL;

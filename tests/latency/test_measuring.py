@@ -108,6 +108,7 @@ def test_osadls_own_command_line_is_taken() -> None:
         (["-t", "x"], ["-t", "'x'"]),
         (["-a", ","], ["-a", "','"]),
         (["-l", "x"], ["-l", "'x'"]),
+        (["-i", "5000000", "-D", "1"], ["-D: 1 s", "first wake-up", "5 s of -i"]),
         (["--laptop", "--latency", "5"], ["--latency", "--laptop"]),
         (["--default-system", "--governor", "performance"], ["--default-system", "--governor"]),
         (["--irq", "nvme"], ["--irq", "'nvme'", "NAME=CPUS"]),
