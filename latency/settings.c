@@ -81,7 +81,7 @@ static const char help[] =
 	" -n, --nanosleep          accepted: the threads always sleep with clock_nanosleep\n"
 	" -f, --ftrace             accepted: what each CPU did is always recorded\n"
 	" -D, --duration TIME      end after it, as 30, 10m, 2h or 1d (seconds without a unit)\n"
-	" -l, --loops N            end after N cycles of each thread\n"
+	" -l, --loops N            end after N cycles of each thread; 0 is without end (0)\n"
 	" -h, --histogram US       print a histogram of 1 us bins up to US\n"
 	" -b, --breaktrace US      end when a wake-up is later than US: exit status 2\n"
 	" -q, --quiet              print at the end only\n"
@@ -330,7 +330,7 @@ int settings_read(struct settings *s, int argc, char **argv)
 				return wrong();
 			break;
 		case 'l':
-			if (value_number("-l", optarg, 1, 4000000000000, &value))
+			if (value_number("-l", optarg, 0, 4000000000000, &value))
 				return wrong();
 			s->loops = (uint64_t)value;
 			break;

@@ -83,6 +83,12 @@ def test_a_threshold_is_always_or_never_passed(limit: str, status: int) -> None:
     assert result["threads"][0]["observed"]["count"] == (1 if status == 2 else 30)
 
 
+def test_no_loops_are_without_end() -> None:
+    """As with cyclictest: -l0 is its default, and stands in many command lines."""
+    result = measured("-l0", "-i", "1000", "-D", "0.2")
+    assert result["threads"][0]["observed"]["count"] > 1
+
+
 def test_osadls_own_command_line_is_taken() -> None:
     """Letter by letter, with a limit of 1 us that each wake-up passes, and CPU 0 in place of $core."""
     done = latency("-m", "-n", "-t1", "-a0", "-p99", "-i200", "-fb1", "-q")
