@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -340,6 +341,31 @@ def test_a_wrong_command_line_is_refused(words: list[str], named: list[str], cap
     assert status == 1
     for name in named:
         assert name in said
+
+
+def test_a_report_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a picture is none, and yesterday's is better."""
+    there = tmp_path / "report.png"
+    commands.put(there, b"yesterday")
+
+    def full(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(LatencyError, match=r"report\.png: No space left"):
+        commands.put(there, b"today")
+    assert there.read_bytes() == b"yesterday"
+    assert list(tmp_path.iterdir()) == [there]
+
+
+def test_a_launch_has_no_record_of_a_wake_up() -> None:
+    """Its culprit stands alone."""
+    text = as_text(lines_of([replace(span(START, 5.0), record="", culprit="execution")]))
+    assert "\nbox-1, thread 0\n  execution\n" in text
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

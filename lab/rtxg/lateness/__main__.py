@@ -134,8 +134,16 @@ def put(path: Path, content: bytes) -> None:
 
     :raises LatencyError: naming it: a disk that is full does not.
     """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.write_bytes(content)
+        if path.exists() and not path.is_file():  # a terminal, a pipe
+            path.write_bytes(content)
+            return
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
         raise LatencyError(f"{path}: {error.strerror}") from error
 
@@ -149,7 +157,7 @@ def cmd_table(options: argparse.Namespace) -> int:
     to_stdout = options.json == "-"
     out = None
     if options.json and not to_stdout:
-        out = Path(options.json).open("w")  # noqa: SIM115 - before hours of measuring
+        out = Path(options.json).open("a")  # noqa: SIM115 - before hours of measuring
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # is answered with what there is, too
     found = tables.run(
         cpu,

@@ -113,7 +113,9 @@ def as_text(lines: list[Line]) -> str:
     )
     for line in lines:
         if line.worst.culprit:
-            text += f"\n{line.machine}, thread {line.whole.thread}: {line.worst.record}\n  {line.worst.culprit}\n"
+            # a launch on a GPU has a culprit, and no record of a wake-up
+            record = f": {line.worst.record}" if line.worst.record else ""
+            text += f"\n{line.machine}, thread {line.whole.thread}{record}\n  {line.worst.culprit}\n"
     return text
 
 
