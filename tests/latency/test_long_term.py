@@ -324,6 +324,8 @@ def test_recording_and_reporting_end_to_end(tmp_path: Path, capsys: pytest.Captu
         (["record", "--most", "0"], ["'0'", "1 to"]),
         (["record", "--db", "/proc/no/such.db"], ["/proc/no/such.db"]),
         (["record", "-a", "1"], ["-a", "after --"]),
+        (["record", "--db", "/dev/null", "--", "--hel"], ["--hel", "--help stands before"]),
+        (["record", "--db", "/dev/null", "--", "--each=3"], ["--each=3", "--each stands before"]),
         (["record", "--label", " "], ["' '", "1 to 40"]),
         (["record", "--label", "a\x1b[2J"], ["1 to 40 printable"]),
         (["report", "-a"], ["-a", "report"]),

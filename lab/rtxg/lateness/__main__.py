@@ -130,7 +130,7 @@ def parser() -> Parser:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file.
+    """Write a file; what was there stays if there is no room for the new one.
 
     :raises LatencyError: naming it: a disk that is full does not.
     """
@@ -177,9 +177,14 @@ def cmd_table(options: argparse.Namespace) -> int:
 
 def cmd_record(options: argparse.Namespace) -> int:
     """Read the lines of the measuring program, store them, until it or this ends."""
+    words = options.options or ["-m", "-S", "-p", "90", "-i", "1000"]
+    for word in words:
+        # abbreviations, too, as getopt takes them
+        for own in ("--each", "--help"):
+            if own.startswith(name := word.split("=")[0]) and len(name) > 3:
+                raise LatencyError(f"{word} is not accepted after --; {own} stands before it")
     store = Store(options.db, write=True, most_bytes=int(options.most * 1e6), keep_days=options.keep)
     first = measure(["-l", "1", "--user-only", "--default-system"], 60)
-    words = options.options or ["-m", "-S", "-p", "90", "-i", "1000"]
     # with other options other things are measured
     configuration = first["machine"] | {"options": " ".join(words)}
     if options.label:
