@@ -206,14 +206,16 @@ class Store:
         gone = 0
         for span in self._select(which, (until_s // 3600 * 3600,)):
             groups.setdefault((span.machine, span.thread, (span.end_s + 3599) // 3600 * 3600), []).append(span)
-        for (machine, thread, hour), spans in groups.items():
-            with self.base:
-                earlier = list(self._select("machine = ? AND thread = ? AND end_s = ?", (machine, thread, hour)))
+        with self.base:
+            for (machine, thread, hour), spans in groups.items():
+                earlier = self._select(
+                    "machine = ? AND thread = ? AND end_s = ?", (machine, thread, hour)
+                )
+                earlier = [s for s in earlier if s not in spans]
                 self.base.executemany(
                     "DELETE FROM span WHERE machine = ? AND thread = ? AND end_s = ?",
                     [(machine, thread, s.end_s) for s in spans],
                 )
-                earlier = [s for s in earlier if s not in spans]
                 self._insert([joined([*spans, *earlier], hour)])
                 gone += len(spans) + len(earlier) - 1
         return gone
