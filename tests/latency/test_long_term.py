@@ -125,6 +125,20 @@ def test_months_stay_where_the_minutes_of_many_cpus_do_not_fit(tmp_path: Path) -
     assert store.spans()[-1].seconds == 60.0
 
 
+def test_no_more_goes_than_has_to(tmp_path: Path) -> None:
+    """A file that is too large by a page loses the pages of some hours, and is smaller by them then."""
+    store = Store(tmp_path / "l.db", write=True, most_bytes=300_000, keep_days=3650)
+    least, before = 300_000, 0
+    for hour in range(120):
+        store.add([span(START + 3600 * hour + 60 * minute, 9.0) for minute in range(1, 60)])
+        if (now := store.size()) < before:
+            least = min(least, now)
+            (free,) = store.base.execute("PRAGMA freelist_count").fetchone()
+            assert free * 4096 < 20_000
+        before = now
+    assert 200_000 < least < 300_000
+
+
 def test_hours_that_were_not_whole_are_joined_once(tmp_path: Path) -> None:
     """A recorder that is on for some minutes a day leaves short hours."""
     store = Store(tmp_path / "l.db", write=True, keep_days=1)

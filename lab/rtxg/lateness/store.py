@@ -183,6 +183,8 @@ class Store:
     def _bound(self, now_s: int) -> None:
         """Join what is old to hours; drop the oldest where that is not enough."""
         self._join(f"end_s <= ? AND {MINUTE} LIMIT 20000", now_s - self.keep_days * DAY)
+        if self.size() > self.most_bytes:
+            self._give_back()
         while self.size() > self.most_bytes:
             (all_, minutes) = self.base.execute(
                 f"SELECT count(*), total({MINUTE}) FROM span"
@@ -196,9 +198,13 @@ class Store:
                         "DELETE FROM span WHERE end_s IN "
                         "(SELECT DISTINCT end_s FROM span ORDER BY end_s LIMIT 200)"
                     ).rowcount
-            self.base.execute("PRAGMA incremental_vacuum").fetchall()
             if not gone:
                 break
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """All pages that are free; execute() would take one step of it, which is one page."""
+        self.base.executescript("PRAGMA incremental_vacuum")
 
     def _join(self, which: str, until_s: int) -> int:
         """Make hours of these minutes, of the hours that have ended by then. How many rows less?"""
