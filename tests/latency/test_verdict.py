@@ -191,6 +191,9 @@ def test_noise_of_the_machine_is_no_reason() -> None:
     ]
     verdict = judge(rows)
     assert verdict.device is None
+    assert verdict.sentences[0] == (
+        "Without load the maximum is 12 to 100 us; up to 24 us is no more than that."
+    )
     differ = "Runs without load differ by as much: their maxima are 12 and 100 us."
     assert differ in verdict.sentences
     assert "not its own master" in verdict.sentences[-1]
