@@ -188,6 +188,101 @@ static void the_worst_of_a_run(const char *word, const char *kind, const char *f
 	expect(kind, first, second);
 }
 
+/* Lines that --each has printed. Reads them into `text`, where the last line is whole. */
+static int lines(void)
+{
+	int count = 0, fd = open(OUTPUT, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = 0;
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		count++;
+	return count;
+}
+
+static bool wait_for_lines(int wanted)
+{
+	for (int i = 0; i < 6000 && lines() < wanted; i++)
+		sleep_ns(10000000);
+	return check(lines() >= wanted, "%d of %d lines", lines(), wanted);
+}
+
+/* Of a line (0: the first), the culprit, how late it was, and the sum of its parts' percent. */
+static double line_worst(int number, char *culprit, size_t size, double *percent)
+{
+	const char *at = text, *end, *part;
+
+	while (number-- && at)
+		at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL;
+	end = at ? strchr(at, '\n') : NULL;
+	at = at ? strstr(at, "\"culprit\":\"") : NULL;
+	*percent = 0;
+	culprit[0] = 0;
+	if (!at || !end || at > end)
+		return 0;
+	at += strlen("\"culprit\":\"");
+	snprintf(culprit, size, "%.*s", (int)strcspn(at, "\""), at);
+	for (part = at; (part = strstr(part, "\"percent\":")) && part < end; part++)
+		*percent += number_after(part, "percent");
+	return number_after(at, "latency_us");
+}
+
+/*
+ * One run with a line for each half second, as a record of months has one for each minute, and one
+ * delay in each second line. Each is to be named, however long it is.
+ */
+static void each_planted_delay(void)
+{
+	static const struct {
+		const char *word, *culprit;
+	} kinds[] = { { "irqs", "interrupts held off: i_latency" },
+		      { "preemption", "preemption off: i_latency" },
+		      { "interrupt", "interrupt irq work" } };
+	int planted = repeats(6, 60), named = 0;
+	pid_t pid;
+
+	unlink(OUTPUT);
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		int fd = open(OUTPUT, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+
+		dup2(fd, STDOUT_FILENO);
+		execl(PROGRAM, PROGRAM, "-a", "0", "-p", "80", "-m", "--each", "0.5", (char *)NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < planted && wait_for_lines(1); i++) {
+		const char *expected = kinds[i % 3].culprit;
+		int us = 1500 + 137 * (i % 30), before;
+		char said[2][160];
+		double percent[2], late[2];
+
+		before = lines();
+		if (!wait_for_lines(before + 1)) /* not at the end of one */
+			break;
+		plant_for(kinds[i % 3].word, us);
+		if (!wait_for_lines(before + 3))
+			break;
+		for (int j = 0; j < 2; j++)
+			late[j] = line_worst(before + 1 + j, said[j], sizeof(said[j]), &percent[j]);
+		/* a slow guest may have been at the end of a line after all */
+		int one = late[1] > late[0];
+
+		if (check(strstr(said[one], expected) == said[one] && late[one] > us - 1100 &&
+				  late[one] < us + 1500 && percent[one] > 99.95 &&
+				  percent[one] < 100.05,
+			  "%s of %d us: %.0f us, %.2f %%: %s", kinds[i % 3].word, us, late[one],
+			  percent[one], said[one]))
+			named++;
+	}
+	kill(pid, SIGINT);
+	check(!waitpid(pid, NULL, 0) || errno != ECHILD, "%s", strerror(errno));
+	note("%d of %d planted delays were named", named, planted);
+	check(named == planted, "%d of %d", named, planted);
+}
+
 static void without_a_threshold(void)
 {
 	the_worst_of_a_run("irqs", "interrupts off", "interrupts held off: i_latency",
@@ -315,6 +410,7 @@ int main(void)
 		{ "an interrupt is named", an_interrupt },
 		{ "a softirq is named", a_softirq },
 		{ "without a threshold the worst of the run is named", without_a_threshold },
+		{ "each planted delay of a long run is named", each_planted_delay },
 		{ "a task that raised its priority is named", a_raised_priority },
 		{ "a task that was lent its priority is named", a_lent_priority },
 		{ "an interrupt of a device is named", an_interrupt_of_a_device },
