@@ -38,6 +38,7 @@ struct run {
 	uint64_t begin_ns;
 	time_t began;
 	uint64_t stolen_ns; /* of the machine so far at the begin, by the run at the end */
+	uint64_t cpu_ns;    /* the same of this program's CPU time */
 	bool live;	    /* lines are redrawn on a terminal */
 	FILE *json;
 	struct kernel *kernel;	   /* NULL: only the threads measure */
@@ -91,6 +92,16 @@ static bool open_probes(struct run *run)
 			return false;
 	}
 	return true;
+}
+
+/* That of all its threads. */
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now)
+		       ? 0
+		       : (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* The kernel's side, where it is allowed. */
@@ -294,10 +305,11 @@ static json_t *result(const struct run *run, double seconds, bool broke)
 	struct tm parts;
 
 	strftime(began, sizeof(began), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&run->began, &parts));
-	return json_pack("{s:i, s:s, s:f, s:b, s:o, s:o, s:O, s:f, s:o}", "format", 1, "began",
+	return json_pack("{s:i, s:s, s:f, s:b, s:o, s:o, s:O, s:f, s:f, s:o}", "format", 1, "began",
 			 began, "seconds", seconds, "broke", broke, "machine", machine_record(),
 			 "settings", settings_json(&run->settings), "not_done", not_done,
-			 "stolen_us", (double)run->stolen_ns / 1e3, "threads",
+			 "stolen_us", (double)run->stolen_ns / 1e3, "cpu_us",
+			 (double)run->cpu_ns / 1e3, "threads",
 			 show_threads_json(run->probes, run->count));
 }
 
@@ -423,8 +435,10 @@ static int measure(int argc, char **argv)
 	refusals(&run);
 	run.begin_ns = rtxg_now_ns();
 	run.line_ns = run.begin_ns;
+	run.cpu_ns = cpu_ns();
 	wait_for_end(&run, fd);
 	probe_stop(run.probes, run.count);
+	run.cpu_ns = cpu_ns() - run.cpu_ns;
 	if (run.recorder) {
 		kernel_detach(run.kernel);
 		recorder_collect(run.recorder);

@@ -198,6 +198,16 @@ def test_what_the_host_took_is_said(tmp_path: Path) -> None:
     assert ("# The host of this virtual machine took" in done.stdout) == taken
 
 
+def test_the_cost_of_measuring_is_told() -> None:
+    """CPU time from the first cycle to the last: not that of loading BPF programs or naming stacks."""
+    least, before = measured("-i", "1000", "-l", "1"), os.times()
+    many = measured("-i", "200", "-l", "2000")
+    after = os.times()
+    used = after.children_user + after.children_system
+    used -= before.children_user + before.children_system
+    assert 0 < least["cpu_us"] < many["cpu_us"] < used * 1e6 + 20000
+
+
 #: machines differ in what may be set: files in place of the kernel's, in a name space of the test's own
 STAND_INS = """
 cd "$1"
