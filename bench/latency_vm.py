@@ -52,13 +52,17 @@ KERNELS = ("6.1", "6.12-rt")
 PEERS, TABLE = "i_latency_peers", "i_latency_table"
 INTERVAL_US = 200
 #: name, and command with the seconds in it; rtla's tracer is in rt kernels alone. Both others print
-#: nanoseconds: they cut down to whole microseconds else, and the mean too
+#: nanoseconds: they cut down to whole microseconds else, and the mean too. -b is a threshold that is
+#: never passed. With -u rtla's thread returns to user space, as those of the others do, and its last
+#: column is that; rtla has it since 6.7.
 TOOLS = {
     "nothing": "sleep {s}",
     "cyclictest": "/tests/w_cyclictest -N -m -p 95 -i 200 -t 1 -a 0 -D {s} -q",
     "rtxg latency --user-only": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --user-only --json",
     "rtxg latency": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --json",
+    "rtxg latency -b": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --json -b 1000000",
     "rtla timerlat": "/tests/w_rtla timerlat top -n -q -c 0 -p 200 -P f:95 -d {s}s",
+    "rtla timerlat -u": "/tests/w_rtla timerlat top -u -n -q -c 0 -p 200 -P f:95 -d {s}s",
 }
 BESIDE = {"": "", "memory": "/tests/w_rtxg_latency_load 1000000"}
 
@@ -222,22 +226,28 @@ def boot(
     return done.stdout, "# rtxg-vm: end" in done.stdout
 
 
-def seen_by(name: str, said: str) -> dict[str, float] | None:
-    """Cycles and latencies from what a tool printed; None if it printed none."""
+def seen_by(name: str, said: str) -> dict | None:
+    """Cycles and latencies from what a tool printed, and the parts of the worst; None if none."""
     if name.startswith("rtxg"):
         try:
             seen = json.loads(said)["threads"][0]["observed"]
         except (json.JSONDecodeError, KeyError):
             return None
-        return {
+        found = {
             "cycles": seen["count"],
             "min_us": seen["min_us"],
             "avg_us": seen["avg_us"],
             "max_us": seen["max_us"],
         }
+        for worst in (json.loads(said).get("worst") or {}).get("own", []):
+            found["worst"] = [
+                f"{part['us']:.1f} us {part['what']}: {' < '.join(part['stack'][:3])}"
+                for part in worst["parts"]
+            ]
+        return found
     pattern = r"C: *(\d+) Min: *(\d+) Act: *\d+ Avg: *(\d+) Max: *(\d+)"
-    if name == "rtla timerlat":
-        # CPU COUNT | cur min avg max (timer interrupt) | cur min avg max (thread)
+    if name.startswith("rtla timerlat"):
+        # CPU COUNT | cur min avg max (timer interrupt) | the same of the thread | with -u of its return
         pattern = r"^ *0 +#(\d+) .*\| +\d+ +(\d+) +(\d+) +(\d+) *$"
     found = re.search(pattern, said, re.M)
     if not found:
