@@ -129,6 +129,34 @@ def cpu_ticks(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[11])
 
 
+def test_a_measurement_ends_with_a_table_that_is_killed() -> None:
+    """Its interrupts are where they were within a moment, not after the minutes of its row."""
+    code = "from rtxg.lateness.program import measure; measure(['--user-only', '-D', '600'], 700)"
+    with subprocess.Popen([sys.executable, "-c", code]) as run:
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        child, name = 0, ""
+        while name != "rtxg-latency\n":  # it is setpriv first
+            child = int((children.read_text(encoding="ascii").split() or ["0"])[0])
+            comm = Path(f"/proc/{child}/comm")
+            name = comm.read_text(encoding="ascii") if child and comm.exists() else ""
+            assert run.poll() is None
+            time.sleep(0.01)
+        run.kill()
+    end = time.monotonic() + 60
+    while lives(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not lives(child)
+
+
+def lives(pid: int) -> bool:
+    """Is there such a process that is not a zombie?"""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 def test_an_interrupt_that_does_not_exist_ends_the_table_at_once() -> None:
     """Not row by row, after minutes."""
     done = latency("table", "-D", "300s", "--irq", "no-such-device")

@@ -39,7 +39,9 @@ def measure(words: list[str], limit_s: float) -> dict:
     :param limit_s: seconds after which it counts as hung
     :raises LatencyError: if it ends with another status than 0 and 2.
     """
-    command = [find("rtxg-latency"), "-q", "--json", *words]
+    # A table that is killed cannot end it: the kernel tells it, or it would measure on for the
+    # minutes of its row, with its interrupts moved.
+    command = ["setpriv", "--pdeathsig", "TERM", find("rtxg-latency"), "-q", "--json", *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired as error:
