@@ -229,19 +229,33 @@ static void show_one(struct recorder *r, FILE *out, const char *title,
 	culprit_show(out, &c);
 }
 
+/* The latest of the threads' own; `taken`: of those with a recording. */
+static const struct kernel_capture *latest(const struct recorder *r, bool taken)
+{
+	const struct kernel_capture *worst = NULL;
+
+	for (int i = 0; i < r->count; i++) {
+		const struct recorder_thread *t = &r->threads[i];
+
+		if (t->found && (t->capture.taken || !taken) &&
+		    (!worst || lateness(&t->capture) > lateness(worst)))
+			worst = &t->capture;
+	}
+	return worst;
+}
+
 void recorder_show(struct recorder *r, FILE *out)
 {
-	const struct kernel_capture *worst = NULL, *worst_other = NULL;
+	const struct kernel_capture *worst = latest(r, false), *worst_other = NULL;
 
-	for (int i = 0; i < r->count; i++)
-		if (r->threads[i].found &&
-		    (!worst || lateness(&r->threads[i].capture) > lateness(worst)))
-			worst = &r->threads[i].capture;
 	for (int i = 0; i < r->cpus; i++)
 		if (r->others[i].ran_ns &&
 		    (!worst_other || lateness(&r->others[i]) > lateness(worst_other)))
 			worst_other = &r->others[i];
 	show_one(r, out, "The latest wake-up", worst);
+	/* of many threads that are late at once, some have none: another's says what it was */
+	if (worst && !worst->taken)
+		show_one(r, out, "The latest wake-up that could be recorded", latest(r, true));
 	show_one(r, out, "The latest wake-up of another real-time task", worst_other);
 	if (kernel_untaken(r->kernel))
 		fprintf(out, "# Of %llu late wake-ups no recording could be kept\n",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -124,6 +125,27 @@ def test_the_parts_are_the_whole_latency() -> None:
         assert one["latency_us"] <= seen["max_us"] + 0.01
         assert one["command"].startswith("rtxg-late") or one["command"] == ""
         assert one["culprit"] == one["parts"][0]["what"]
+
+
+def test_a_latest_wake_up_without_a_recording_has_the_next_one_beside_it(tmp_path: Path) -> None:
+    """Threads that are late at once share the recorders of their CPU, and the cause of all is one."""
+    with_kernel("-l", "1")
+    file, cpu = tmp_path / "run.json", str(min(os.sched_getaffinity(0)))
+    many = ("-t", "16", "-a", cpu, "-i", "500", "-p", "50", "-l", "200", "-q", f"--json={file}")
+    for _ in range(200):
+        done = latency(*many)
+        own = json.loads(file.read_text())["worst"]["own"]
+        worst = max(own, key=lambda one: one["latency_us"])
+        known = [one for one in own if [p["kind"] for p in one["parts"]] != ["unseen"]]
+        if worst not in known and known:
+            break
+    else:
+        pytest.skip("each latest wake-up had a recording")
+    known = max(known, key=lambda one: one["latency_us"])
+    _, first, second = re.split("^# The latest wake-up", done.stdout, flags=re.M)
+    assert first.startswith(", on CPU") and "not seen" in first
+    assert second.startswith(" that could be recorded, on CPU")
+    assert f"Culprit: {known['culprit']}\n" in second
 
 
 def test_the_kernel_counts_what_the_threads_count() -> None:
