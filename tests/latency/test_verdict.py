@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rtxg.lateness.table import fill
+from rtxg.lateness.table import Table, fill
 from rtxg.lateness.verdict import Row, judge
 
 
@@ -124,6 +124,17 @@ def test_bandwidth_is_to_blame_where_memory_load_makes_it_late() -> None:
     assert verdict.device is False
     assert verdict.reason == ""
     assert "(12000 MB/s) gives 14 us; of the 80 us, 80 us are none of locks" in verdict.sentences[2]
+
+
+@pytest.mark.parametrize(("virtual", "bandwidth"), [(False, True), (True, None)])
+def test_a_virtual_machine_never_blames_the_bus(virtual: bool, bandwidth: bool | None) -> None:
+    """QEMU has none, and another host takes the CPU where a bus would hold it."""
+    rows = [Row(max_us=12), WITHIN, beyond(80, *BUS), Row(max_us=12)]
+    table = Table({"virtual": virtual}, 1.0, 0, [], rows, [])
+    assert table.verdict().bandwidth is bandwidth
+    text = " ".join(table.verdict().sentences)
+    assert ("In a virtual machine the host looks the same: Within the L3" in text) == virtual
+    assert table.as_dict()["verdict"]["bandwidth"] is bandwidth
 
 
 #: the latest wake-up of 80 us, where 12 us are the maximum without load
