@@ -182,9 +182,13 @@ def table_script(cycles: int) -> str:
 
 
 def needed(program: Path) -> list[Path]:
-    """The shared libraries that it needs."""
+    """The shared libraries that it needs, and the one that libc loads to end a thread."""
     done = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-    return [Path(w) for line in done.stdout.splitlines() for w in line.split() if w.startswith("/")]
+    found = [
+        Path(w) for line in done.stdout.splitlines() for w in line.split() if w.startswith("/")
+    ]
+    unwinds = [p.with_name("libgcc_s.so.1") for p in found if p.name == "libc.so.6"]
+    return [*found, *(p for p in unwinds if p.exists())]
 
 
 def boot(
