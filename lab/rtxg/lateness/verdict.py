@@ -219,14 +219,14 @@ def _later(row: Row, alone: list[Row]) -> tuple[bool | None, list[str]]:
             f"Runs without load differ by as much: their maxima are {quiet.max_us:.0f} and "
             f"{noise:.0f} us."
         ]
-    return None, [f"Without load it is the same: {_foreign(quiet)}"]
+    return None, [f"Without load it is no better. {_foreign(quiet)}"]
 
 
 def _foreign(row: Row) -> str:
     if not row.parts and not row.real_time:
         return (
-            f"of {row.max_us:.0f} us nothing is known, as the thread had no real-time policy, and "
-            "time slices of other tasks may be all of them."
+            f"Time slices of other tasks may be all of {row.max_us:.0f} us, as the thread had no "
+            "real-time policy."
         )
     return (
         f"{row.foreign_us:.0f} us of {row.max_us:.0f} us came from outside the kernel, where the "
