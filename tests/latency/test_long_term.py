@@ -125,6 +125,29 @@ def test_months_stay_where_the_minutes_of_many_cpus_do_not_fit(tmp_path: Path) -
     assert store.spans()[-1].seconds == 60.0
 
 
+@pytest.mark.slow
+def test_a_year_stays_within_its_size(tmp_path: Path) -> None:
+    """The disk has no more than that at any time; hours have their place, and the last days too."""
+    path, most = tmp_path / "l.db", 500_000
+    store = Store(path, write=True, most_bytes=most)
+    store.base.execute("PRAGMA synchronous=OFF")
+    for day in range(365):
+        store.add(
+            [
+                replace(span(START + DAY * day + 1200 * part, 9.0, thread=cpu), seconds=1200.0)
+                for part in range(1, 73)
+                for cpu in range(2)
+            ]
+        )
+        assert path.stat().st_size <= most
+    spans = store.spans()
+    days = (spans[-1].end_s - spans[0].end_s) / DAY
+    assert spans[-1].end_s == START + 365 * DAY
+    assert days > 30
+    assert sum(s.seconds == 1200.0 for s in spans) > len(spans) / 3
+    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def test_no_more_goes_than_has_to(tmp_path: Path) -> None:
     """A file that is too large by a page loses the pages of some hours, and is smaller by them then."""
     store = Store(tmp_path / "l.db", write=True, most_bytes=300_000, keep_days=3650)
