@@ -53,8 +53,8 @@ PEERS, TABLE = "i_latency_peers", "i_latency_table"
 INTERVAL_US = 200
 #: name, and command with the seconds in it; rtla's tracer is in rt kernels alone. Both others print
 #: nanoseconds: they cut down to whole microseconds else, and the mean too. -b is a threshold that is
-#: never passed. With -u rtla's thread returns to user space, as those of the others do, and its last
-#: column is that; rtla has it since 6.7.
+#: never passed. rtla's thread returns to user space since 6.7, as those of the others do, and its
+#: last column is that; with -k it is one of the kernel. Since then it names what made it late, too.
 TOOLS = {
     "nothing": "sleep {s}",
     "cyclictest": "/tests/w_cyclictest -N -m -p 95 -i 200 -t 1 -a 0 -D {s} -q",
@@ -62,7 +62,7 @@ TOOLS = {
     "rtxg latency": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --json",
     "rtxg latency -b": "/tests/w_rtxg_latency -m -p 95 -i 200 -t 1 -a 0 -D {s} -q --json -b 1000000",
     "rtla timerlat": "/tests/w_rtla timerlat top -n -q -c 0 -p 200 -P f:95 -d {s}s",
-    "rtla timerlat -u": "/tests/w_rtla timerlat top -u -n -q -c 0 -p 200 -P f:95 -d {s}s",
+    "rtla timerlat -k": "/tests/w_rtla timerlat top -k -n -q -c 0 -p 200 -P f:95 -d {s}s",
 }
 BESIDE = {"": "", "memory": "/tests/w_rtxg_latency_load 1000000"}
 
@@ -251,7 +251,7 @@ def seen_by(name: str, said: str) -> dict | None:
         return found
     pattern = r"C: *(\d+) Min: *(\d+) Act: *\d+ Avg: *(\d+) Max: *(\d+)"
     if name.startswith("rtla timerlat"):
-        # CPU COUNT | cur min avg max (timer interrupt) | the same of the thread | with -u of its return
+        # CPU COUNT | cur min avg max (timer interrupt) | the same of the thread | and of its return
         pattern = r"^ *0 +#(\d+) .*\| +\d+ +(\d+) +(\d+) +(\d+) *$"
     found = re.search(pattern, said, re.M)
     if not found:
