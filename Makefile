@@ -5,7 +5,7 @@
 #   make demo         two OpenCL programs, 40 % and 60 % of one GPU, live; then a table and build/demo/shares.png
 #   make check        all tests, the quick tier of each; ends with "N passed, N failed, N skipped"
 #   make check-full   everything that a machine without a GPU can run
-#   make bench        every number that the README claims, as ratios; build/bench/*.json
+#   make bench        the ratios of docs/results.md on a machine without a GPU; build/bench/*.json (make gpu: the rest)
 #   make reference    pages of the Python package, from its docstrings, in build/reference
 #   make deb          Debian packages, into build/deb; the same tree gives the same packages
 #   make vm KERNEL=6.1, make vm-all, make kmod, make gpu

@@ -58,7 +58,7 @@ class Handling(Enum):
     def of(cls, interrupts: Interrupts) -> Handling:
         """The handling that an analysis assumed.
 
-        `rtxg` models the interrupt threads of klmirqd. Nothing in rtxg runs such threads yet.
+        `rtxg` models the interrupt threads of klmirqd, which the kernel module runs.
         """
         return cls.KLMIRQD if interrupts is Interrupts.RTXG else cls(interrupts.value)
 
