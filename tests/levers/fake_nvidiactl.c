@@ -534,15 +534,11 @@ static uint32_t control(int fd, struct nvos54 *c)
 	case NV0000_GPU_GET_PCI_INFO: {
 		struct nv_pci_info *i = p;
 
+		uint16_t n = (uint16_t)(i->gpu_id - FAKE_GPU_ID);
+
 		i->domain = 0;
-		i->slot = 6;
-		if (fake->one_bus) {
-			i->bus = 0;
-			i->slot += (uint16_t)(i->gpu_id - FAKE_GPU_ID);
-			return NV_STATUS_OK;
-		}
-		i->bus = (uint16_t)(fake->reversed ? 0x90 - (i->gpu_id - FAKE_GPU_ID)
-						   : i->gpu_id - FAKE_GPU_ID);
+		i->bus = (uint16_t)(fake->one_bus ? 0 : fake->reversed ? 0x90 - n : n);
+		i->slot = (uint16_t)(6 + (fake->one_bus ? n : 0));
 		return NV_STATUS_OK;
 	}
 	case NV2080_GPU_GET_PID_INFO:
