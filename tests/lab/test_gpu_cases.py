@@ -130,7 +130,13 @@ def test_the_cores_count_of_waits_is_that_of_the_model_gpu() -> None:
 
 
 #: what is seen of a set besides its jobs
-SEEN: dict[str, Any] = {"hogs_us": [1000], "refused": "", "stolen_ms": 0.0}
+SEEN: dict[str, Any] = {
+    "hogs_us": [1000],
+    "refused": "",
+    "stolen_ms": 0.0,
+    "rtxgd_late": {},
+    "events": [],
+}
 
 
 def one(
@@ -157,6 +163,29 @@ def test_a_job_above_its_bound_is_counted_and_kept_with_its_time(tmp_path: Path)
     assert not missed["passed"]
     admitted.judge(setup, [kept, missed])
     assert [(line["rtxg"], line["met"]) for line in setup.results] == [(1, False), (1, True)]
+
+
+def test_what_rtxgd_did_around_a_very_late_job_is_kept() -> None:
+    """And by how much it came late itself in that time: a bound may be passed for that."""
+    late = iter([[5, 1], [9, 2]])
+    lists = {
+        "metrics": lambda: {"levers": [{"late": {"counts": next(late)}, "late_most_ns": 7}]},
+        "timeline": lambda: {
+            "events": [
+                {"kind": kind, "start_ns": at * 1_000_000, "end_ns": (at + 1) * 1_000_000}
+                for kind, at in (("before", 100), ("stop", 960), ("resume", 1200), ("after", 1500))
+            ]
+        },
+    }
+    card = SimpleNamespace(product=SimpleNamespace(ask=lambda op: lists[op]()))
+    before = admitted.rtxgd_late(card)
+    assert admitted.rtxgd_late_since(card, before)["late"] == [4, 1]
+    kept = admitted.events_around(card, [(1_000_000_000, 1_200_000_000)])
+    assert [e["kind"] for e in kept] == ["stop", "resume"]
+    assert admitted.events_around(card, []) == []
+    tasks, seen = one(1000, 20_000, [300_000.0])
+    told = admitted.told(tasks, responses(tasks), "", seen | {"events": kept})
+    assert told["events"] == kept
 
 
 def test_an_impossible_set_that_was_not_late_misses_the_aim(tmp_path: Path) -> None:
@@ -217,6 +246,8 @@ class Plain(Daemon):
         return product.long_waits(metrics, gpu, bound_ns)
 
     def ask(self, op: str) -> dict[str, Any]:
+        if op == "metrics":
+            return {"levers": []}
         assert op == "gpu-list"
         governed = [{"gpu": f"nvidia{n}", "policy": "slice"} for n in range(2)]
         return {"gpus": [{"gpu": "0"}, *governed]}

@@ -62,6 +62,8 @@ MOST_PLACE_SECONDS = 10.0
 #: How many sets of a run may fail, as by a program that does not start, before the run ends.
 MOST_FAILURES = 3
 HOUR = 3600.0
+#: A job that took so long, ns; how much of the daemon's list around it is kept; how long that is.
+WORST_NS, AROUND_NS, MOST_EVENTS = 100_000_000, 50_000_000, 600
 MOST_TASKS, MOST_HOGS = 5, 3
 SETS_BESIDE = 2  # sets that follow each other beside the same hogs
 ROUND = 16  # in so many sets one that no schedule serves, and one that the analysis refuses
@@ -404,6 +406,28 @@ class Hogs:
             raise RuntimeError("a program that was to keep the GPU busy has ended")
 
 
+def rtxgd_late(card: Card) -> dict[str, Any]:
+    """How often the daemon came late so far, by how much, and the driver's longest call."""
+    levers = card.product.ask("metrics").get("levers") or [{}]
+    counts = levers[0].get("late", {}).get("counts", [])
+    return {"late": counts} | {k: levers[0].get(k) for k in ("late_most_ns", "call_most_ns")}
+
+
+def rtxgd_late_since(card: Card, before: dict[str, Any]) -> dict[str, Any]:
+    """The same of the time since then; what is most is of the daemon's whole life."""
+    now = rtxgd_late(card)
+    return now | {"late": [n - b for n, b in zip(now["late"], before["late"], strict=True)]}
+
+
+def events_around(card: Card, jobs: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """What the daemon saw and did while these jobs (ns: from, to) waited for much too long."""
+    if not jobs:
+        return []
+    begin, end = min(a for a, _ in jobs) - AROUND_NS, max(b for _, b in jobs) + AROUND_NS
+    events = card.product.ask("timeline")["events"]
+    return [e for e in events if e["end_ns"] >= begin and e["start_ns"] <= end][:MOST_EVENTS]
+
+
 def run_set(
     card: Card,
     tasks: list[Periodic],
@@ -420,6 +444,7 @@ def run_set(
     if said:
         plain(card)
         seconds = 0.0
+    early = rtxgd_late(card)
     with Programs(card.setup) as programs:
         before = stolen_ms()
         began = time.monotonic()
@@ -427,10 +452,15 @@ def run_set(
         counts = [one for _, process in started for one in wait_for(process, card, len(tasks))]
         taken, ran = stolen_ms() - before, time.monotonic() - began
         counts.append(Counted.now(card, len(tasks)))
+        late = rtxgd_late_since(card, early)
         hogs.check()
     wrote = zip(first_jobs(tasks, seconds), started, strict=True)
     rows = [np.loadtxt(out, ndmin=2)[warm:] for warm, (out, _) in wrote]
+    jobs = [(int(row[0]), int(row[0] + row[1])) for r in rows for row in r if row[1] > WORST_NS]
     return {
+        "rtxgd_late": late,
+        # Sets without promises are late by nature.
+        "events": events_around(card, jobs if seconds else []),
         "hogs_us": hogs.kernels_us,
         "refused": said,
         "stolen_ms": taken,
@@ -497,10 +527,11 @@ def told(
         "waits_when_warm": seen["waits"],
         "waits_with_ends": seen["waits_with_ends"],
         "stolen_ms": seen["stolen_ms"],
+        "rtxgd_late": seen["rtxgd_late"],
         "ran_s": seen["ran_s"],
         "measured_s": all_ran_s(tasks, rows),
         "passed": over,
-    }
+    } | ({"events": seen["events"]} if seen["events"] else {})
 
 
 def rtxgd_policy(product: Product) -> str:
