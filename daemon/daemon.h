@@ -52,6 +52,7 @@
 #include "rtxg/page.h"
 #include "rtxg_clock.h"
 #include "permit.h"
+#include "rtxg_cpu_inherit.h"
 
 #define VGPUS_MAX	256u  /* named */
 #define ACCOUNTS_MAX	1024u /* a vGPU on a GPU: the core's vGPUs */
@@ -185,11 +186,9 @@ struct task {
 	struct {
 		pid_t id;
 		unsigned long long began;
-		int passes;   /* what it passes on while it waits */
-		int inherits; /* from those it keeps waiting; 0: nothing */
-		int own;      /* its priority before it was raised */
-		int raised;   /* what it was raised to; 0: was not */
-		bool reset;   /* SCHED_RESET_ON_FORK, before it was raised */
+		uint32_t passes;   /* what it passes on while it waits */
+		uint32_t inherits; /* from those it keeps waiting; 0: nothing */
+		struct rtxg_inherit_thread state;
 	} thread;
 };
 

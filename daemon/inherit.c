@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * inherit.c - the thread that holds a GPU of a pool runs at no less than the CPU priority of the
- * threads that it keeps waiting. A GPU priority is not passed on: any user may name the highest
- * one, and it says nothing about a right to a CPU.
- *
- * Only a thread under SCHED_FIFO or SCHED_RR is raised: a thread that is not real-time was not
- * trusted with a CPU, and does not become so by holding a GPU. Its own priority comes back when it
+ * threads that it keeps waiting, as rtxg_cpu_inherit.h says. Its own priority comes back when it
  * inherits nothing any more, which the end of the task or of the daemon is too.
- *
- * The kernel lets any thread set a priority up to the one that it has now. While a thread is
- * raised, a priority above its own is therefore no wish to keep, and what it forks begins as an
- * ordinary thread.
  *
  * What is raised stands in a journal, from before the thread is raised to after it is set back, so
  * that it is set back when the daemon is killed: see raised.c.
  *
- * May not: decide which task gets a GPU.
+ * May not: decide which task gets a GPU, or what is inherited.
  */
 #include <errno.h>
 #include <sched.h>
@@ -24,22 +16,21 @@
 #include "inherit.h"
 #include "process.h"
 #include "raised.h"
-#include "rtxg_cpu_ceiling.h"
 
-static int record(const struct task *task, int raised)
+static int record(const struct task *task, const struct rtxg_inherit_thread *state, uint32_t raised)
 {
 	return raised_record(task->id, &(struct raised_thread){ .process = task->pid,
 								.thread = task->thread.id,
 								.began = task->thread.began,
-								.own = task->thread.own,
-								.reset = task->thread.reset,
-								.raised = raised });
+								.own = (int)state->own,
+								.reset = state->reset,
+								.raised = (int)raised });
 }
 
 /* It is not raised, or not by us. */
 static void forget(struct task *task)
 {
-	task->thread.raised = 0;
+	task->thread.state = (struct rtxg_inherit_thread){ 0 };
 	raised_forget(task->id);
 }
 
@@ -49,19 +40,13 @@ static bool same_thread(const struct task *a, const struct task *b)
 	       a->thread.began == b->thread.began;
 }
 
-/* A task for which that thread is raised; NULL: it is not raised. */
-static const struct task *find_raised(const struct daemon *d, const struct task *task)
+/* What is known of that thread, for whichever of its tasks it is raised. */
+static struct rtxg_inherit_thread state_of(const struct daemon *d, const struct task *task)
 {
 	for (uint32_t id = 0; id < d->tasks_top; id++)
-		if (same_thread(&d->tasks[id], task) && d->tasks[id].thread.raised)
-			return &d->tasks[id];
-	return NULL;
-}
-
-/* What the thread has without us, where it has that priority now. */
-static int own_of(const struct task *raised, int now)
-{
-	return raised && raised->thread.own < now ? raised->thread.own : now;
+		if (same_thread(&d->tasks[id], task) && d->tasks[id].thread.state.raised)
+			return d->tasks[id].thread.state;
+	return (struct rtxg_inherit_thread){ 0 };
 }
 
 /* It stays as it is for now, and so does its way back, if there is one. */
@@ -70,68 +55,58 @@ static void later(struct daemon *d, const struct task *task, int error)
 	d->inherit_error = error;
 	d->inherit_again = true;
 	for (uint32_t id = 0; id < d->tasks_top; id++)
-		if (same_thread(&d->tasks[id], task) && !d->tasks[id].thread.raised)
+		if (same_thread(&d->tasks[id], task) && !d->tasks[id].thread.state.raised)
 			raised_forget(id);
 }
 
-/*
- * One thread may hold for several tasks: it inherits the highest of all, and has one priority of
- * its own.
- */
+/* One thread may hold for several tasks. */
 static void set_thread(struct daemon *d, const struct task *task)
 {
-	const struct task *raised = find_raised(d, task);
-	struct sched_param param = { 0 };
+	struct rtxg_inherit_thread state = state_of(d, task);
+	struct rtxg_inherit_setting now, wanted;
 	pid_t thread = task->thread.id;
-	int policy, own, now, wanted = 0, error = 0;
-	bool reset;
+	int policy, error = 0;
+	uint32_t inherits = 0;
+	bool acts;
 
 	for (uint32_t id = 0; id < d->tasks_top; id++)
-		if (same_thread(&d->tasks[id], task) && d->tasks[id].thread.inherits > wanted)
-			wanted = d->tasks[id].thread.inherits;
-	policy = process_began(task->pid, thread) == task->thread.began ? sched_getscheduler(thread)
-									: -1;
-	if (policy < 0 || sched_getparam(thread, &param))
+		if (same_thread(&d->tasks[id], task))
+			inherits = rtxg_ceiling_join(inherits, d->tasks[id].thread.inherits);
+	if (process_began(task->pid, thread) != task->thread.began ||
+	    !raised_look(thread, &policy, &now))
 		goto lost;
-	now = param.sched_priority;
-	own = own_of(raised, now);
-	reset = raised ? raised->thread.reset : policy & SCHED_RESET_ON_FORK;
-	if (!raised_real_time(policy) || wanted <= own)
-		wanted = 0;
-	for (uint32_t id = 0; id < d->tasks_top; id++) {
-		struct task *other = &d->tasks[id];
+	acts = rtxg_inherit_look(&state, inherits, &now, &wanted);
+	for (uint32_t id = 0; id < d->tasks_top && wanted.priority > state.own; id++) {
+		const struct task *other = &d->tasks[id];
 
-		if (!wanted || !same_thread(other, task) || !other->thread.inherits)
+		if (!same_thread(other, task) || !other->thread.inherits)
 			continue;
-		other->thread.own = own;
-		other->thread.reset = reset;
 		/* Otherwise nothing could set it back after us. */
-		error = record(other, wanted);
+		error = record(other, &state, wanted.priority);
 		if (error) {
 			later(d, task, error);
 			return;
 		}
 	}
-	if (wanted && (wanted != now || !(policy & SCHED_RESET_ON_FORK)))
-		error = raised_set(thread, policy, true, wanted);
-	else if (!wanted && raised)
-		error = raised_set(thread, policy, reset, own);
+	if (acts)
+		error = raised_set(thread, policy, wanted.reset, (int)wanted.priority);
 	if (error == ESRCH)
 		goto lost;
 	if (error) {
 		later(d, task, error);
 		return;
 	}
-	if (wanted)
+	rtxg_inherit_set(&state, &wanted);
+	if (state.raised)
 		d->inherit_error = 0;
 	for (uint32_t id = 0; id < d->tasks_top; id++) {
 		struct task *other = &d->tasks[id];
 
 		if (!same_thread(other, task))
 			continue;
-		if (wanted && other->thread.inherits)
-			other->thread.raised = wanted;
-		else if (other->thread.raised)
+		if (state.raised && other->thread.inherits)
+			other->thread.state = state;
+		else if (other->thread.state.raised)
 			forget(other);
 	}
 	return;
@@ -143,10 +118,11 @@ lost:
 
 void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 {
-	struct sched_param param;
-	int policy, own;
+	struct rtxg_inherit_setting now;
+	struct rtxg_inherit_thread state;
+	int policy;
 
-	if (task->thread.raised) {
+	if (task->thread.state.raised) {
 		task->thread.inherits = 0;
 		set_thread(d, task);
 	}
@@ -156,13 +132,10 @@ void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 	if (!task->thread.began)
 		return;
 	task->thread.id = thread;
-	policy = sched_getscheduler(thread);
-	if (policy >= 0 && raised_deadline(policy))
-		task->thread.passes = (int)RTXG_SERVE_MAX;
-	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
+	if (!raised_look(thread, &policy, &now))
 		return;
-	own = own_of(find_raised(d, task), param.sched_priority);
-	task->thread.passes = (int)rtxg_ceiling_join((uint32_t)own, 0);
+	state = state_of(d, task);
+	task->thread.passes = rtxg_inherit_passes(&state, &now);
 }
 
 static void set_threads(struct daemon *d)
@@ -170,7 +143,8 @@ static void set_threads(struct daemon *d)
 	for (uint32_t id = 0; id < d->tasks_top; id++) {
 		struct task *task = &d->tasks[id];
 
-		if (task->used && task->thread.id && (task->thread.inherits || task->thread.raised))
+		if (task->used && task->thread.id &&
+		    (task->thread.inherits || task->thread.state.raised))
 			set_thread(d, task);
 	}
 }
@@ -187,13 +161,15 @@ void inherit_update(struct daemon *d)
 	inherit_nothing(d);
 	for (uint32_t id = 0; id < d->tasks_top; id++) {
 		const struct task *task = &d->tasks[id];
-		uint32_t number;
+		uint32_t number, *inherits;
 
 		if (!task->used || !task->thread.passes)
 			continue;
 		number = rtxg_core_pool_holder(d->permits.core, id);
-		if (number != RTXG_NONE && d->tasks[number].thread.inherits < task->thread.passes)
-			d->tasks[number].thread.inherits = task->thread.passes;
+		if (number == RTXG_NONE)
+			continue;
+		inherits = &d->tasks[number].thread.inherits;
+		*inherits = rtxg_ceiling_join(*inherits, task->thread.passes);
 	}
 	set_threads(d);
 }

@@ -34,7 +34,6 @@
 #include "daemon.h"
 #include "process.h"
 #include "raised.h"
-#include "rtxg_cpu_ceiling.h"
 
 /* linux/sched.h; sched.h has no name for the policy. */
 #define DEADLINE 6
@@ -68,6 +67,23 @@ bool raised_deadline(int policy)
 	return (policy & ~SCHED_RESET_ON_FORK) == DEADLINE;
 }
 
+bool raised_look(pid_t thread, int *policy, struct rtxg_inherit_setting *now)
+{
+	struct sched_param param;
+
+	*policy = sched_getscheduler(thread);
+	if (*policy < 0 || sched_getparam(thread, &param))
+		return false;
+	*now = (struct rtxg_inherit_setting){
+		.policy = raised_deadline(*policy)    ? RTXG_INHERIT_DEADLINE
+			  : raised_real_time(*policy) ? RTXG_INHERIT_FIXED
+						      : RTXG_INHERIT_ORDINARY,
+		.priority = (uint32_t)param.sched_priority,
+		.reset = *policy & SCHED_RESET_ON_FORK,
+	};
+	return true;
+}
+
 int raised_set(pid_t thread, int policy, bool reset, int priority)
 {
 	struct sched_param param = { .sched_priority = priority };
@@ -82,34 +98,38 @@ int raised_set(pid_t thread, int policy, bool reset, int priority)
 
 /* --- the way back ----------------------------------------------------------------------------- */
 
+static void set_kernel_back(pid_t thread, int policy, uint32_t own, uint32_t raised,
+			    const struct rtxg_inherit_setting *now)
+{
+	const struct rtxg_ceiling_setting at = { RTXG_CEILING_FIFO, now->priority };
+	const struct sched_param param = { .sched_priority = (int)own };
+
+	if (now->policy == RTXG_INHERIT_FIXED && rtxg_ceiling_left(own, raised, &at))
+		sched_setscheduler(thread, own ? policy : SCHED_OTHER, &param);
+}
+
 static void set_back(const char *line, bool kernel)
 {
-	struct rtxg_ceiling_setting now;
-	struct sched_param param;
+	struct rtxg_inherit_setting now, before;
+	struct rtxg_inherit_thread noted;
 	int process, thread, own, reset, priority, policy, error;
 	unsigned long long start;
 
 	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset,
 		   &priority) != 6 ||
-	    process <= 0 || thread <= 0 || own < 0 || !start ||
-	    process_began(process, thread) != start)
-		return;
-	policy = sched_getscheduler(thread);
-	if (policy < 0 || !raised_real_time(policy) || sched_getparam(thread, &param))
+	    process <= 0 || thread <= 0 || own < 0 || priority < 0 || !start ||
+	    process_began(process, thread) != start || !raised_look(thread, &policy, &now))
 		return;
 	if (kernel) {
-		now = (struct rtxg_ceiling_setting){ RTXG_CEILING_FIFO,
-						     (uint32_t)param.sched_priority };
-		param.sched_priority = own;
-		if (rtxg_ceiling_left((uint32_t)own, (uint32_t)priority, &now))
-			sched_setscheduler(thread, own ? policy : SCHED_OTHER, &param);
+		set_kernel_back(thread, policy, (uint32_t)own, (uint32_t)priority, &now);
 		return;
 	}
-	if (param.sched_priority < own)
-		own = param.sched_priority;
-	if (param.sched_priority == own && (reset || !(policy & SCHED_RESET_ON_FORK)))
+	noted = (struct rtxg_inherit_thread){ .own = (uint32_t)own,
+					      .raised = (uint32_t)priority,
+					      .reset = reset };
+	if (!rtxg_inherit_left(&noted, &now, &before))
 		return;
-	error = raised_set(thread, policy, reset, own);
+	error = raised_set(thread, policy, before.reset, (int)before.priority);
 	if (error)
 		fprintf(stderr,
 			"rtxgd: thread %d stays at priority %d, which it inherited under the last "

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "affinity.h"
+#include "rtxg_cpu_inherit.h"
 
 /* Places of interrupts in the journal. */
 #define RAISED_INTERRUPTS 128u
@@ -50,6 +51,8 @@ void raised_forget_interrupt(uint32_t place);
 bool raised_real_time(int policy);
 /* SCHED_DEADLINE, which comes before all fixed priorities. */
 bool raised_deadline(int policy);
+/* The thread as it is now, with its policy for raised_set(). False: it has ended. */
+bool raised_look(pid_t thread, int *policy, struct rtxg_inherit_setting *now);
 /*
  * 0 or an errno. A daemon without CAP_SYS_NICE may raise within its own limits, and cannot take the
  * flag away again.

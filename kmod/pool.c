@@ -2,14 +2,10 @@
 /*
  * pool.c - several like GPUs behind one lock, as tasks ask for them: advice, acquire, release. The
  * thread that acquired a GPU runs at no less than the CPU priority of the threads that it keeps
- * waiting; kmod/cpu/inherit.c says which threads are raised, and how.
- *
- * A GPU priority is not passed on: any user may name the highest one, and it says nothing about a
- * right to a CPU.
+ * waiting, as rtxg_cpu_inherit.h says; kmod/cpu/inherit.c raises it.
  *
  * May not: decide which task gets a GPU, or set a thread's priority.
  */
-#include <linux/minmax.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/string.h>
@@ -23,9 +19,6 @@
 
 /* ---- inheritance ---- */
 
-/* Below the module's own workers, whatever waits. */
-#define PASSES_MAX 97u
-
 /* The calling thread is the one that waits, and will hold. objects is held. */
 static int keep_thread(struct khost_task *task)
 {
@@ -35,7 +28,7 @@ static int keep_thread(struct khost_task *task)
 		return -ENOMEM;
 	rtxg_pool_forget(task);
 	task->heir = heir;
-	task->passes = min(rtxg_cpu_heir_own(heir), PASSES_MAX);
+	task->passes = rtxg_cpu_heir_passes(heir);
 	return 0;
 }
 
@@ -74,7 +67,8 @@ void rtxg_pool_carry_out(void)
 		task = khost_task_at(i);
 		holder = task && task->passes ? holder_before(i) : NULL;
 		if (holder && holder->heir)
-			holder->heir->wanted = max(holder->heir->wanted, task->passes);
+			holder->heir->wanted =
+				rtxg_ceiling_join(holder->heir->wanted, task->passes);
 	}
 	for (u32 i = 0; i < rtxg_host.max_tasks; i++) {
 		task = khost_task_at(i);

@@ -8,6 +8,8 @@
 #include <linux/list.h>
 #include <linux/types.h>
 
+#include "rtxg_cpu_inherit.h"
+
 struct cpu_task;
 struct rtxg_cpu_task;
 struct rtxg_file;
@@ -52,19 +54,15 @@ struct rtxg_cpu_heir {
 	struct list_head node;
 	struct task_struct *thread;
 	unsigned int users;
-	u32 own, raised; /* its priority; what it was raised to, 0: was not */
-	bool own_reset;	 /* SCHED_FLAG_RESET_ON_FORK, before it was raised */
+	struct rtxg_inherit_thread state;
 };
 
 /* Of the calling thread; NULL: no memory. */
 struct rtxg_cpu_heir *rtxg_cpu_heir_get(void);
 /* The last one that puts it ends what is inherited. */
 void rtxg_cpu_heir_put(struct rtxg_cpu_heir *heir);
-/*
- * The thread's real-time priority, without what it inherits; 0: it is not real-time. MAX_RT_PRIO,
- * which is above all that there are, for one under SCHED_DEADLINE.
- */
-u32 rtxg_cpu_heir_own(const struct rtxg_cpu_heir *heir);
+/* What the thread passes on to one that keeps it waiting. */
+u32 rtxg_cpu_heir_passes(const struct rtxg_cpu_heir *heir);
 /* Raises the thread to what is wanted, or puts its own priority back. */
 void rtxg_cpu_heir_set(struct rtxg_cpu_heir *heir);
 

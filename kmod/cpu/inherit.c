@@ -3,17 +3,8 @@
  * inherit.c - threads that run at a priority that they inherit: one record for a thread, whatever
  * number of GPUs it holds.
  *
- * Only a thread under SCHED_FIFO or SCHED_RR is raised: a thread that is not real-time was not
- * trusted with a CPU, and does not become so by holding a GPU. A thread with a CPU policy of ours
- * is left alone as well: its policy says which priority it has.
- *
- * The kernel lets any thread set a priority up to the one that it has now. While a thread is
- * raised, a priority above its own is therefore no wish to keep, and what it forks begins as an
- * ordinary thread.
- *
- * May not: decide what is inherited.
+ * May not: decide what is inherited, or who is raised: rtxg_cpu_inherit.h does.
  */
-#include <linux/minmax.h>
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/slab.h>
@@ -22,11 +13,6 @@
 
 /* Under rtxg_cpu_lock. */
 static LIST_HEAD(heirs);
-
-static bool real_time(const struct task_struct *thread)
-{
-	return thread->policy == SCHED_FIFO || thread->policy == SCHED_RR;
-}
 
 /* Its priority is that of a CPU policy. */
 static bool governed(const struct task_struct *thread)
@@ -51,9 +37,24 @@ static struct rtxg_cpu_heir *find(const struct task_struct *thread)
 	return NULL;
 }
 
-static u32 own_of(const struct rtxg_cpu_heir *heir)
+static struct rtxg_inherit_setting setting_of(const struct task_struct *thread)
 {
-	return heir->raised ? min(heir->own, heir->thread->rt_priority) : heir->thread->rt_priority;
+	struct rtxg_inherit_setting now = { .reset = thread->sched_reset_on_fork,
+					    .governed = governed(thread) };
+
+	switch (thread->policy) {
+	case SCHED_FIFO:
+	case SCHED_RR:
+		now.policy = RTXG_INHERIT_FIXED;
+		now.priority = thread->rt_priority;
+		break;
+	case SCHED_DEADLINE:
+		now.policy = RTXG_INHERIT_DEADLINE;
+		break;
+	default:
+		now.policy = RTXG_INHERIT_ORDINARY;
+	}
+	return now;
 }
 
 struct rtxg_cpu_heir *rtxg_cpu_heir_get(void)
@@ -95,70 +96,57 @@ void rtxg_cpu_heir_put(struct rtxg_cpu_heir *heir)
 	kfree(heir);
 }
 
-u32 rtxg_cpu_heir_own(const struct rtxg_cpu_heir *heir)
+u32 rtxg_cpu_heir_passes(const struct rtxg_cpu_heir *heir)
 {
-	u32 own;
+	struct rtxg_inherit_setting now;
+	u32 passes;
 
 	rt_mutex_lock(&rtxg_cpu_lock);
-	/* SCHED_DEADLINE comes before all fixed priorities and has none itself */
-	if (heir->thread->policy == SCHED_DEADLINE)
-		own = MAX_RT_PRIO;
-	else
-		own = governed(heir->thread) ? heir->thread->rt_priority : own_of(heir);
+	now = setting_of(heir->thread);
+	passes = rtxg_inherit_passes(&heir->state, &now);
 	rt_mutex_unlock(&rtxg_cpu_lock);
-	return own;
+	return passes;
 }
 
-static void set(struct task_struct *thread, u32 priority, bool reset_on_fork)
+static void set(struct task_struct *thread, const struct rtxg_inherit_setting *setting)
 {
 	const struct sched_attr attr = {
 		.size = sizeof(attr),
 		.sched_policy = thread->policy,
-		.sched_flags = reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0,
+		.sched_flags = setting->reset ? SCHED_FLAG_RESET_ON_FORK : 0,
 		.sched_nice = task_nice(thread),
-		.sched_priority = real_time(thread) ? priority : 0,
+		.sched_priority = setting->priority,
 	};
 
-	/* SCHED_DEADLINE: set by a trusted one, who has given the flag as well */
-	if (thread->policy != SCHED_DEADLINE)
-		sched_setattr_nocheck(thread, &attr);
+	sched_setattr_nocheck(thread, &attr);
 }
 
 void rtxg_cpu_heir_set(struct rtxg_cpu_heir *heir)
 {
-	struct task_struct *thread = heir->thread;
+	struct rtxg_inherit_setting now, wanted;
 
-	if (!heir->wanted && !heir->raised)
+	if (!heir->wanted && !heir->state.raised)
 		return;
 	rt_mutex_lock(&rtxg_cpu_lock);
-	if (governed(thread)) {
-		/* what it had before is put back when it is detached */
-		heir->raised = 0;
-		goto out;
+	now = setting_of(heir->thread);
+	if (rtxg_inherit_look(&heir->state, heir->wanted, &now, &wanted)) {
+		set(heir->thread, &wanted);
+		rtxg_inherit_set(&heir->state, &wanted);
 	}
-	heir->own = own_of(heir);
-	if (!heir->raised)
-		heir->own_reset = thread->sched_reset_on_fork;
-	if (real_time(thread) && heir->wanted > heir->own) {
-		if (thread->rt_priority != heir->wanted || !thread->sched_reset_on_fork)
-			set(thread, heir->wanted, true);
-		heir->raised = heir->wanted;
-	} else if (heir->raised) {
-		set(thread, heir->own, heir->own_reset);
-		heir->raised = 0;
-	}
-out:
 	rt_mutex_unlock(&rtxg_cpu_lock);
 }
 
 void rtxg_cpu_own_attributes(const struct task_struct *thread, struct sched_attr *attr)
 {
 	const struct rtxg_cpu_heir *heir = find(thread);
+	struct rtxg_inherit_setting own;
 
-	if (!heir || !heir->raised)
+	if (!heir)
 		return;
-	attr->sched_priority = own_of(heir);
-	attr->sched_flags = heir->own_reset ? SCHED_FLAG_RESET_ON_FORK : 0;
+	own = setting_of(thread);
+	own = rtxg_inherit_own(&heir->state, &own);
+	attr->sched_priority = own.priority;
+	attr->sched_flags = own.reset ? SCHED_FLAG_RESET_ON_FORK : 0;
 }
 
 void rtxg_cpu_save_attributes(struct cpu_thread *th)

@@ -1642,7 +1642,7 @@ static void until_in_pool(int tasks)
 		nap(1000);
 }
 
-/* Any user may name the highest GPU priority. No thread is raised as high as the kernel's own. */
+/* A GPU priority gives no right to a CPU. No thread is raised as high as the kernel's own. */
 static void a_gpu_priority_gives_the_holder_no_cpu_priority(void **state)
 {
 	struct pool_wait ordinary = { open_in(NULL, 99), "one", 0 };
@@ -1736,6 +1736,43 @@ static void a_raised_thread_keeps_no_priority_above_its_own(void **state)
 		assert_int_equal(own_priority(), gets[i]);
 		assert_int_equal(rtx_gpu_close(a), 0);
 	}
+	go_ordinary();
+	until_tasks(0);
+	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
+}
+
+/*
+ * What a raised thread becomes by a right of its own is no more the host's: neither SCHED_DEADLINE,
+ * nor what it sets after it.
+ */
+static void a_raised_thread_that_went_deadline_keeps_what_it_sets(void **state)
+{
+	struct pool_wait wait = { NULL, "one", 60 };
+	struct sched_param param = { .sched_priority = 80 };
+	char name[64];
+	rtx_gpu_t a;
+
+	NEEDS_CONTROL();
+	if (!go_deadline() || !go_real_time(10))
+		skip();
+	a = open_in(NULL, 5);
+	wait.gpu = open_in(NULL, 5);
+	assert_true(a && wait.gpu);
+	say("{\"op\":\"pool-create\",\"pool\":\"one\",\"gpus\":[\"only\"]}");
+	assert_int_equal(rtx_gpu_pool_acquire(a, "one", name, sizeof(name)), 0);
+	start_wait(&wait);
+	until_priority(60);
+	assert_true(go_deadline());
+	assert_int_equal(rtx_gpu_pool_release(a, "one"), 0);
+	/* The daemon has done all of that when it answers this. */
+	say("{\"op\":\"task-list\"}");
+	assert_int_equal(sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param), 0);
+	/* The pool changes hands: a host looks at its threads. */
+	end_wait(&wait);
+	say("{\"op\":\"task-list\"}");
+	assert_int_equal(own_priority(), 80);
+	assert_int_equal(sched_getscheduler(0), SCHED_FIFO | SCHED_RESET_ON_FORK);
+	assert_int_equal(rtx_gpu_close(a), 0);
 	go_ordinary();
 	until_tasks(0);
 	say("{\"op\":\"pool-remove\",\"pool\":\"one\"}");
@@ -1928,6 +1965,8 @@ int main(void)
 		cmocka_unit_test_setup(a_gpu_priority_gives_the_holder_no_cpu_priority, setup),
 		cmocka_unit_test_setup(a_deadline_waiter_gives_the_highest_priority, setup),
 		cmocka_unit_test_setup(a_raised_thread_keeps_no_priority_above_its_own, setup),
+		cmocka_unit_test_setup(a_raised_thread_that_went_deadline_keeps_what_it_sets,
+				       setup),
 		cmocka_unit_test_setup(a_thread_that_holds_two_gpus_gets_its_own_priority_back,
 				       setup),
 		cmocka_unit_test_setup(a_waiter_that_a_signal_withdraws_gives_no_priority, setup),

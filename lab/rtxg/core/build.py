@@ -47,6 +47,7 @@ HEADERS = (
     "cpu/rtxg_cpu_budget.h",
     "cpu/rtxg_cpu_serve.h",
     "cpu/rtxg_cpu_ceiling.h",
+    "cpu/rtxg_cpu_inherit.h",
     "../include/uapi/rtxg/page.h",
     "launch/burst.h",
     "launch/permit.h",
