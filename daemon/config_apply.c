@@ -254,8 +254,7 @@ static void apply_vgpu(struct config *c, const struct wanted_vgpu *w)
 		next.params.priority = RTXG_PRIORITY_MIN;
 	if (!next.params.period_ns)
 		next.params.period_ns = RTXG_PERIOD_DEFAULT_NS;
-	if (!next.task_priority)
-		next.task_priority = RTXG_PRIORITY_MIN;
+	next.task_priority = rtxg_task_priority(next.task_priority, 0);
 	next.origin = ORIGIN_CONFIG;
 	next.configured = true;
 	next.creator = -1;

@@ -43,7 +43,6 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 		      size_t size)
 {
 	struct vgpu *vgpu = given(r, M_VGPU) ? objects_vgpu_find(c->daemon, r->vgpu) : NULL;
-	uint32_t limit = vgpu && vgpu != task->vgpu ? vgpu->task_priority : task->priority_limit;
 
 	if (task->uid != c->uid && !access_administer(c)) {
 		snprintf(why, size,
@@ -51,13 +50,9 @@ static int may_change(struct connection *c, struct task *task, const struct requ
 			 task->id, task->uid);
 		return -EACCES;
 	}
-	if (given(r, M_PRIORITY) && (uint64_t)r->priority > limit && !access_raise(c)) {
-		snprintf(why, size,
-			 "priority %lld is above the %u that is configured; raising it needs root "
-			 "or group rtxg",
-			 (long long)r->priority, limit);
+	if (given(r, M_PRIORITY) && task_check_priority(c, task_priority_limit(task, vgpu),
+							(uint32_t)r->priority, why, size))
 		return -EPERM;
-	}
 	if (vgpu && !access_vgpu(vgpu, c)) {
 		snprintf(why, size, "user %u may not use vGPU %s", c->uid, vgpu->name);
 		return -EACCES;
@@ -142,8 +137,9 @@ void control_task_set(struct connection *c, const struct request *r)
 		if (error)
 			break;
 		task->placed |= task != c->task;
-		if (access_raise(c) && given(r, M_PRIORITY) && task->priority_limit < r->priority)
-			task->priority_limit = (uint32_t)r->priority;
+		if (access_raise(c) && given(r, M_PRIORITY))
+			task->priority_limit = rtxg_task_priority_limit(task->priority_limit,
+									(uint32_t)r->priority);
 		json_array_append_new(list, backend_gate_task(d, task, c));
 	}
 	if (!any)
@@ -169,7 +165,8 @@ void control_place(struct connection *c, const struct request *r)
 	bool here = c->daemon->host->here;
 
 	if (!error && here && given(r, M_PRIORITY))
-		error = task_check_priority(c, vgpu->task_priority, r->priority, why, sizeof(why));
+		error = task_check_priority(c, vgpu->task_priority, (uint32_t)r->priority, why,
+					    sizeof(why));
 	if (!error && !given(r, M_GPU)) {
 		strcpy(wanted.gpu, vgpu->gpu[0] ? vgpu->gpu : "0");
 		wanted.given |= MESSAGE_BIT(M_GPU);

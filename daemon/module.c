@@ -380,7 +380,7 @@ static struct vgpu *adopt(struct daemon *d, const struct rtxg_host_vgpu *r)
 			    .priority = r->priority,
 			    .period_ns = r->period_ns,
 			    .policy = r->policy },
-		.task_priority = r->task_priority ? r->task_priority : RTXG_PRIORITY_MIN,
+		.task_priority = rtxg_task_priority(r->task_priority, 0),
 		.users_count = r->users_count,
 		.origin = cookie_origin(r->cookie, ORIGIN_RUNTIME),
 		.created = ++d->created,
@@ -518,7 +518,7 @@ static void see_task(struct daemon *d, const void *row)
 			    .opened_ns = r->opened_ns,
 			    .pool_held = pool_gpu != NULL,
 			    .pool_gpu = pool_gpu ? pool_gpu->id : 0 },
-		.priority_limit = r->priority_limit ? r->priority_limit : RTXG_PRIORITY_MAX,
+		.priority_limit = r->priority_limit,
 		.moving_to = r->moving_to[0] ? objects_vgpu_find(d, r->moving_to) : NULL,
 		.pool = r->pool[0] ? objects_pool_find(d, r->pool) : NULL,
 	};

@@ -100,16 +100,15 @@ static void write_page(struct daemon *d, struct task *task)
 	page->host_generation = d->generation;
 }
 
-/* 0 where the vGPU decides; what a task asks for is bounded by what it may ask for. */
-int task_check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
+int task_check_priority(const struct connection *c, uint32_t limit, uint32_t wanted, char *why,
 			size_t size)
 {
-	if (wanted <= (int64_t)limit || access_raise(c))
+	if (rtxg_task_priority_allowed(limit, wanted, access_raise(c)))
 		return 0;
 	snprintf(why, size,
-		 "priority %lld is above the %u that is configured; raising it needs root or group "
+		 "priority %u is above the %u that is configured; raising it needs root or group "
 		 "rtxg",
-		 (long long)wanted, limit);
+		 wanted, limit);
 	return -EPERM;
 }
 
@@ -295,8 +294,9 @@ int task_open(struct connection *c, const struct request *r, int fd)
 	if (error)
 		return refuse(c, error, why, &refusal);
 	if (!placed) {
-		params = (struct rtxg_task_params){ .priority = vgpu->task_priority };
+		params = (struct rtxg_task_params){ 0 };
 		params_merge_task(&params, r);
+		params.priority = rtxg_task_priority(vgpu->task_priority, params.priority);
 		error = task_check_priority(c, vgpu->task_priority, params.priority, why,
 					    sizeof(why));
 	}
@@ -328,8 +328,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		.gpu = account->gpu,
 		.vgpu = vgpu,
 		.account = account,
-		.priority_limit = params.priority > vgpu->task_priority ? params.priority
-									: vgpu->task_priority,
+		.priority_limit = rtxg_task_priority_limit(vgpu->task_priority, params.priority),
 	};
 	error = host_open(d, task);
 	if (error) {
@@ -356,18 +355,10 @@ fail:
 
 /* --- changing --------------------------------------------------------------------------------- */
 
-/*
- * A move does not carry a priority above the new vGPU's along, unless the client may raise
- * priorities: there, an open with that priority would be refused. A move back to where the task
- * still is, before it has left, does not carry one along from the vGPU that it did not reach.
- */
-static void bound_priority(const struct connection *c, const struct task *task,
-			   const struct vgpu *to, struct rtxg_task_params *params)
+/* A move back to where the task still is brings nothing from the vGPU that it did not reach. */
+uint32_t task_priority_limit(const struct task *task, const struct vgpu *to)
 {
-	uint32_t limit = to == task->vgpu ? task->priority_limit : to->task_priority;
-
-	if (params->priority > limit && !access_raise(c))
-		params->priority = limit;
+	return to && to != task->vgpu ? to->task_priority : task->priority_limit;
 }
 
 int task_set(struct connection *c, struct task *task, const struct request *r, char *why,
@@ -397,7 +388,8 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 	}
 	params_merge_task(&params, r);
 	if (vgpu)
-		bound_priority(c, task, vgpu, &params);
+		params.priority = rtxg_task_priority_moved(task_priority_limit(task, vgpu),
+							   params.priority, access_raise(c));
 	ret = d->host->task_set(d, task, &params);
 	/*
 	 * The change may have ended an earlier move, and with it a transient vGPU that had no other
@@ -443,9 +435,8 @@ static void moved(struct daemon *d, struct task *task, struct account *from)
 	if (task->account != from)
 		history_task_opened(d, task->account);
 	if (task->vgpu != left)
-		task->priority_limit = task->permit.params.priority > task->vgpu->task_priority
-					       ? task->permit.params.priority
-					       : task->vgpu->task_priority;
+		task->priority_limit = rtxg_task_priority_limit(task->vgpu->task_priority,
+								task->permit.params.priority);
 	/* A transient vGPU whose creator has ended goes with its last task. */
 	objects_vgpu_collect(d, left);
 }

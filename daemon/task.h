@@ -9,8 +9,10 @@
 struct vgpu *task_vgpu(struct connection *c, const struct request *r, char *why, size_t size,
 		       int *error);
 /* May it have that priority where `limit` is configured? 0 or -EPERM. */
-int task_check_priority(const struct connection *c, uint32_t limit, int64_t wanted, char *why,
+int task_check_priority(const struct connection *c, uint32_t limit, uint32_t wanted, char *why,
 			size_t size);
+/* What it may set by itself, in that vGPU if it is moved there; NULL: it stays. */
+uint32_t task_priority_limit(const struct task *task, const struct vgpu *to);
 /*
  * Where a task of this process belongs: the account of the vGPU that the request names or that the
  * rules give, on the GPU that the request names. Makes the account.

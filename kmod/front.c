@@ -646,8 +646,8 @@ static int change(struct khost_task *task, const struct rtxg_host_change *wanted
 		err = rtxg_host_set_task(task, &params);
 		if (err)
 			return err;
-		if (task->priority_limit)
-			task->priority_limit = max(task->priority_limit, wanted->priority);
+		task->priority_limit =
+			rtxg_task_priority_limit(task->priority_limit, wanted->priority);
 	}
 	return to ? rtxg_host_move(task, to) : 0;
 }

@@ -92,7 +92,7 @@ static void moved(void *unused, struct permit_task *permit, struct permit_accoun
 	khost_account_of(from)->tasks--;
 	/* The limit is the new vGPU's, but what the task was given by the move holds. */
 	WRITE_ONCE(task->priority_limit,
-		   to->task_priority ? max(to->task_priority, permit->params.priority) : 0);
+		   rtxg_task_priority_limit(to->task_priority, permit->params.priority));
 	rtxg_host.sweep = true;
 }
 
@@ -288,6 +288,13 @@ static void tasks_changed(void)
 		wake_up_interruptible(&rtxg_host.front_wait);
 }
 
+/* Whether the caller may is asked last: an answer leaves its mark on the process. */
+static bool may_have_priority(u32 limit, u32 asked)
+{
+	return rtxg_task_priority_allowed(limit, asked, false) ||
+	       rtxg_task_priority_allowed(limit, asked, capable(CAP_SYS_NICE));
+}
+
 static int enter(struct khost_task *task, struct rtxg_host_open *open)
 {
 	static const struct rtxg_vgpu_params plain;
@@ -320,10 +327,9 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 	if (!rtxg_host_may_use(account))
 		goto drop;
 	err = -EPERM;
-	if (account->task_priority && open->priority > account->task_priority &&
-	    !capable(CAP_SYS_NICE))
+	if (!may_have_priority(account->task_priority, open->priority))
 		goto drop;
-	params.priority = open->priority ?: account->task_priority;
+	params.priority = rtxg_task_priority(account->task_priority, open->priority);
 	for (number = 0; number < max_tasks && khost_task_at(number); number++)
 		;
 	err = -ENOSPC;
@@ -333,8 +339,7 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 	task->permit.account = &account->permit;
 	task->permit.params = params;
 	task->serial = ++rtxg_host.serial;
-	task->priority_limit =
-		account->task_priority ? max(account->task_priority, params.priority) : 0;
+	task->priority_limit = rtxg_task_priority_limit(account->task_priority, params.priority);
 	*task->permit.page = (struct rtxg_page){
 		.magic = RTXG_PAGE_MAGIC,
 		.version = RTXG_PAGE_VERSION,
@@ -611,7 +616,6 @@ int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
 {
 	struct khost_task *task = smp_load_acquire(&file->gpu_task);
 	struct rtxg_task_params params;
-	u32 limit;
 	int err;
 
 	if (!task)
@@ -629,8 +633,7 @@ int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,
 		.deadline_ns = set->deadline_ns ?: task->permit.params.deadline_ns,
 		.period_ns = set->period_ns ?: task->permit.params.period_ns,
 	};
-	limit = READ_ONCE(task->priority_limit);
-	if (limit && set->priority > limit && !capable(CAP_SYS_NICE))
+	if (!may_have_priority(READ_ONCE(task->priority_limit), set->priority))
 		err = -EPERM;
 	else
 		err = rtxg_host_set_task(task, &params);

@@ -55,7 +55,7 @@ struct khost_task {
 	struct task_struct *opener; /* the thread that opened it */
 	kuid_t uid, charged;	    /* charged: against whose limits it counts */
 	u64 serial;
-	u32 priority_limit; /* what it may set by itself; 0: anything */
+	u32 priority_limit; /* what it may set by itself */
 };
 
 struct khost_gpu {

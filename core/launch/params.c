@@ -147,3 +147,27 @@ int core_check_task_params(struct rtxg_core *core, const struct rtxg_task_params
 				   out->runtime_ns, out->deadline_ns);
 	return 0;
 }
+
+uint32_t rtxg_task_priority(uint32_t configured, uint32_t asked)
+{
+	if (asked)
+		return asked;
+	return configured ? configured : RTXG_PRIORITY_MIN;
+}
+
+uint32_t rtxg_task_priority_limit(uint32_t configured, uint32_t has)
+{
+	configured = rtxg_task_priority(configured, 0);
+	return has > configured ? has : configured;
+}
+
+bool rtxg_task_priority_allowed(uint32_t limit, uint32_t asked, bool may_raise)
+{
+	return may_raise || asked <= rtxg_task_priority(limit, 0);
+}
+
+uint32_t rtxg_task_priority_moved(uint32_t limit, uint32_t has, bool may_raise)
+{
+	return rtxg_task_priority_allowed(limit, has, may_raise) ? has
+								 : rtxg_task_priority(limit, 0);
+}

@@ -356,6 +356,24 @@ uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t pool);
  */
 uint32_t rtxg_core_pool_holder(const struct rtxg_core *core, uint32_t task);
 
+/*
+ * Priorities of tasks in a vGPU. `configured` is the one that its configuration names for them; 0:
+ * none, which is RTXG_PRIORITY_MIN. A host asks these, whoever names the priority.
+ */
+/* What a task has that asks for this priority; 0: it asks for none. */
+uint32_t rtxg_task_priority(uint32_t configured, uint32_t asked);
+/*
+ * The highest that the task may ask for without the right to raise priorities. A task that has a
+ * higher one than is configured was given it, and keeps it.
+ */
+uint32_t rtxg_task_priority_limit(uint32_t configured, uint32_t has);
+bool rtxg_task_priority_allowed(uint32_t limit, uint32_t asked, bool may_raise);
+/*
+ * What a task has after a move to where the limit is this one: a client without the right to raise
+ * priorities takes none there with which the task could not be opened there.
+ */
+uint32_t rtxg_task_priority_moved(uint32_t limit, uint32_t has, bool may_raise);
+
 void rtxg_stats_add(struct rtxg_stats *sum, const struct rtxg_stats *stats);
 
 struct rtxg_account_view {

@@ -7,6 +7,7 @@
  * answers. No test depends on the speed of the machine.
  */
 #include <errno.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -1044,6 +1045,129 @@ static void set_own_parameters(void **state)
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 }
 
+/*
+ * A daemon of the host "daemon" to which ordinary users may speak; the module needs none. It stands
+ * in *folder, and RTXG_SOCKET names it.
+ */
+static pid_t start_public_daemon(char *folder)
+{
+	char socket_path[64], ready[16], byte, *program = getenv("RTXG_DAEMON");
+	int ends[2];
+	pid_t pid;
+
+	assert_non_null(mkdtemp(folder));
+	assert_int_equal(chmod(folder, 0755), 0);
+	snprintf(socket_path, sizeof(socket_path), "%s/rtxgd.sock", folder);
+	assert_int_equal(pipe(ends), 0);
+	snprintf(ready, sizeof(ready), "%d", ends[1]);
+	pid = fork();
+	if (!pid) {
+		close(ends[0]);
+		execlp(program ? program : "rtxgd", "rtxgd", "--system", "--host", "daemon",
+		       "--socket", socket_path, "--config-root", folder, "--ready-fd", ready, NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	/* Its end, too, ends this. */
+	while (read(ends[0], &byte, 1) < 0)
+		assert_int_equal(errno, EINTR);
+	close(ends[0]);
+	setenv("RTXG_SOCKET", socket_path, 1);
+	return pid;
+}
+
+static void stop_public_daemon(pid_t pid, const char *folder)
+{
+	char *reply = NULL, path[64];
+
+	rtx_control("{\"op\":\"shutdown\",\"force\":true}", &reply);
+	free(reply);
+	unsetenv("RTXG_SOCKET");
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	for (const char *const *name = (const char *const[]){ "rtxgd.sock", "rtxgd.sock.lock",
+							      "rtxgd.sock.state", NULL };
+	     *name; name++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, *name);
+		unlink(path);
+	}
+	assert_int_equal(rmdir(folder), 0);
+}
+
+static int priority_set(rtx_gpu_t gpu, unsigned int priority)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+
+	options.priority = priority;
+	return rtx_gpu_set(gpu, &options);
+}
+
+/* The highest priority that an ordinary user may name there is `limit`. */
+static void as_ordinary_user(const char *device, const char *vgpu, unsigned int limit)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	pid_t pid = fork();
+	rtx_gpu_t gpu;
+
+	if (pid) {
+		reap(pid);
+		return;
+	}
+	CHILD_CHECK(1, !setgroups(0, NULL) && !setgid(65534) && !setuid(65534));
+	options.device = device;
+	options.vgpu = vgpu;
+	options.flags = RTX_OPEN_NO_SPAWN;
+	options.priority = limit + 1;
+	CHILD_CHECK(2, rtx_gpu_open(&gpu, &options) == -EPERM);
+	options.priority = limit;
+	CHILD_CHECK(3, !rtx_gpu_open(&gpu, &options));
+	CHILD_CHECK(4, priority_set(gpu, limit + 1) == -EPERM);
+	CHILD_CHECK(5, priority_set(gpu, 99) == -EPERM);
+	CHILD_CHECK(6, !priority_set(gpu, 1));
+	CHILD_CHECK(7, !priority_set(gpu, limit));
+	CHILD_CHECK(8, !rtx_gpu_close(gpu));
+	options.priority = 0;
+	CHILD_CHECK(9, !rtx_gpu_open(&gpu, &options));
+	CHILD_CHECK(10, priority_set(gpu, limit + 1) == -EPERM);
+	CHILD_CHECK(11, !priority_set(gpu, limit));
+	_exit(0);
+}
+
+/* A vGPU without a TaskPriority= has that of its tasks: 1, in every host. */
+static void an_ordinary_user_names_no_priority_above_the_vgpus(void **state)
+{
+	bool daemon = !strcmp(getenv("RTXG_HOST"), "daemon");
+	char folder[] = "/tmp/rtxg-public-XXXXXX";
+	pid_t pid = 0;
+	rtx_gpu_t gpu;
+
+	if (geteuid()) {
+		print_message("only root can become another user\n");
+		skip();
+	}
+	if (daemon)
+		pid = start_public_daemon(folder);
+	as_ordinary_user(NULL, NULL, 1);
+	/* The module makes a GPU that a program names, before its front has heard of it. */
+	if (!daemon)
+		as_ordinary_user("fresh", NULL, 1);
+	if (has_control) {
+		say("{\"op\":\"vgpu-create\",\"vgpu\":\"plain\"}");
+		say("{\"op\":\"vgpu-create\",\"vgpu\":\"limited\",\"task_priority\":20}");
+		as_ordinary_user(NULL, "plain", 1);
+		as_ordinary_user(NULL, "limited", 20);
+		until_tasks(0);
+		say("{\"op\":\"vgpu-remove\",\"vgpu\":\"plain\"}");
+		say("{\"op\":\"vgpu-remove\",\"vgpu\":\"limited\"}");
+	}
+	/* Root may raise. */
+	gpu = open_in(NULL, 99);
+	assert_non_null(gpu);
+	assert_int_equal(priority_set(gpu, 50), 0);
+	assert_int_equal(rtx_gpu_close(gpu), 0);
+	if (daemon)
+		stop_public_daemon(pid, folder);
+}
+
 static void device_advice(void **state)
 {
 	char name[64], small[1];
@@ -1947,6 +2071,7 @@ int main(void)
 		cmocka_unit_test_setup(shares_40_60, setup),
 		cmocka_unit_test_setup(over_reservation_is_refused, setup),
 		cmocka_unit_test_setup(set_own_parameters, setup),
+		cmocka_unit_test_setup(an_ordinary_user_names_no_priority_above_the_vgpus, setup),
 		cmocka_unit_test_setup(device_advice, setup),
 		cmocka_unit_test_setup(pool_is_exclusive, setup),
 		cmocka_unit_test_setup(move_to_another_vgpu, setup),

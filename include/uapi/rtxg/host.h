@@ -140,7 +140,7 @@ struct rtxg_host_vgpu {
 	__u32 group;
 	/*
 	 * the priority of a task that asks for none, and the highest priority that a task may ask
-	 * for without CAP_SYS_NICE; 0: priority 1, and no limit
+	 * for without CAP_SYS_NICE; 0: 1
 	 */
 	__u32 task_priority;
 	/*
