@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * history.c - every 100 ms, while a task is open: what each vGPU was charged, claimed and completed
- * since the last time. For people and tools; no decision depends on it.
+ * since the last time. For people, and for tools that ask whether promises are kept. May not judge
+ * one: the core does.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "history.h"
 #include "host.h"
 #include "metrics.h"
+#include "rtxg_slice.h"
 
 static uint32_t small(uint64_t value)
 {
@@ -65,31 +67,26 @@ uint64_t history_border(const struct daemon *d, uint64_t oldest, uint64_t from)
 	return border;
 }
 
-/* Over the last second; a share may be off by that much, as docs/explanation/shares.md says. */
-#define PROMISE_SLOTS	  10u
-#define PROMISE_SLACK_PPM 30000u
+#define PROMISE_SLOTS (RTXG_SLICE_SHARE_SPAN_NS / SLOT_NS)
 
-/*
- * A vGPU that wanted the compute engine for a whole second and got less than it has reserved. For
- * people, as all of this: no decision depends on it.
- */
+/* Its share of the compute engine over the last second. */
 static void note_promise(struct daemon *d, struct account *account, uint64_t now)
 {
-	uint64_t busy = 0, backlogged = 0, span, first;
-	uint32_t min = account->vgpu->params.min_ppm;
+	struct rtxg_slice_share share = { .min_ppm = account->vgpu->params.min_ppm };
+	uint64_t first;
 
 	account->short_of_share = false;
 	/* A policy that reads no parameter reserves nothing. */
-	if (min <= PROMISE_SLACK_PPM || d->samples + 1 < PROMISE_SLOTS ||
+	if (!share.min_ppm || d->samples + 1 < PROMISE_SLOTS ||
 	    !rtxg_gpu_policy_reads(account->gpu->params.policy))
 		return;
 	first = d->samples + 1 - PROMISE_SLOTS;
-	span = now - d->times[first % (SLOTS + 1)];
+	share.span_ns = share.whole_ns = now - d->times[first % (SLOTS + 1)];
 	for (uint64_t n = first; n <= d->samples; n++) {
-		busy += account->slots[n % SLOTS][RTXG_ENGINE_COMPUTE].busy_ns;
-		backlogged += account->slots[n % SLOTS][RTXG_ENGINE_COMPUTE].backlogged_ns;
+		share.got_ns += account->slots[n % SLOTS][RTXG_ENGINE_COMPUTE].busy_ns;
+		share.wanted_ns += account->slots[n % SLOTS][RTXG_ENGINE_COMPUTE].backlogged_ns;
 	}
-	if (backlogged < span / 20 * 19 || busy >= span / RTXG_PPM * (min - PROMISE_SLACK_PPM))
+	if (!rtxg_slice_share_broken(&share))
 		return;
 	account->short_of_share = true;
 	account->short_ns += now - d->times[d->samples % (SLOTS + 1)];

@@ -3,13 +3,22 @@
  * promise.c - which promises were broken in the last second, and by which context most likely: what
  * a tenant got against its reservation and its cap, and how long work that arrived waited.
  *
- * May not: decide anything; it is for people.
+ * May not: decide what becomes of a context; it is for people, and for tools that ask.
  */
 #include "internal.h"
 
-#define SPAN	  (1000 * MS)
 #define POINTS	  20000u  /* 2 %: what a share may be off in a second in any case */
+#define RUN_OUT	  30000u  /* the same where a launch runs to its end */
 #define ALL_ALONG 950000u /* it wanted the GPU for so much of the second */
+
+bool rtxg_slice_share_broken(const struct rtxg_slice_share *share)
+{
+	uint32_t points = share->stoppable ? POINTS : RUN_OUT;
+
+	return share->min_ppm > points &&
+	       share->wanted_ns >= slice_scaled(share->span_ns, ALL_ALONG) &&
+	       share->got_ns < slice_scaled(share->whole_ns, share->min_ppm - points);
+}
 
 void slice_promise_arrived(const struct rtxg_slice *s, const struct rtxg_slice_event *look)
 {
@@ -92,11 +101,16 @@ static void judge(struct rtxg_slice *s, uint32_t id, uint64_t span, uint64_t all
 	struct slice_tenant *tenant = &s->tenants[id];
 	struct slice_promise *p = &tenant->promise;
 	uint64_t got = slice_excess(tenant->work, p->work);
+	const struct rtxg_slice_share share = { .min_ppm = tenant->params.min_ppm,
+						.stoppable = true,
+						.span_ns = span,
+						.wanted_ns = p->wanted,
+						.got_ns = got,
+						.whole_ns = all };
 
 	p->broken = 0;
 	p->by = NONE;
-	if (tenant->params.min_ppm > POINTS && p->wanted >= slice_scaled(span, ALL_ALONG) &&
-	    !tenant->capped && got < slice_scaled(all, tenant->params.min_ppm - POINTS)) {
+	if (!tenant->capped && rtxg_slice_share_broken(&share)) {
 		p->broken |= RTXG_SLICE_BROKEN_SHARE;
 		p->by = culprit(s, id, false);
 	}
@@ -118,7 +132,7 @@ void slice_look_at_promises(struct rtxg_slice *s)
 	uint32_t i;
 
 	/* What the log has not been read for may have to be taken back. */
-	if (span < SPAN || s->read != s->now)
+	if (span < RTXG_SLICE_SHARE_SPAN_NS || s->read != s->now)
 		return;
 	for (i = 0; i < s->tenant_high; i++)
 		all += slice_excess(s->tenants[i].work, s->tenants[i].promise.work);

@@ -266,6 +266,26 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 #define RTXG_SLICE_BROKEN_LATENCY (1u << 1) /* its work waited for longer than the bound */
 #define RTXG_SLICE_BROKEN_CAP	  (1u << 2) /* it got more than max */
 
+/*
+ * Whether a reservation is broken, whichever lever keeps it: it was wanted all along and less was
+ * got. `rtxg run --strict` and Kubernetes' PromisesKept read the answer.
+ */
+#define RTXG_SLICE_SHARE_SPAN_NS 1000000000u
+
+struct rtxg_slice_share {
+	uint32_t min_ppm;
+	/*
+	 * What runs can be stopped in mid-flight: then a share may be off by 2 points. Else a launch
+	 * runs to its end, and it may be off by 3. A reservation of no more is not judged.
+	 */
+	bool stoppable;
+	uint64_t span_ns;   /* that was looked at: RTXG_SLICE_SHARE_SPAN_NS or a little more */
+	uint64_t wanted_ns; /* of it, there was work for the engine */
+	uint64_t got_ns;    /* of it, on the engine */
+	uint64_t whole_ns;  /* what the reservation is a part of */
+};
+bool rtxg_slice_share_broken(const struct rtxg_slice_share *share);
+
 #define RTXG_SLICE_WAITS 12u
 
 struct rtxg_slice_view {
