@@ -15,6 +15,7 @@
 #include "errors.h"
 #include "sys.h"
 #include "rtxg/control.h"
+#include "rtxg_cpu_admit.h"
 
 static __thread struct cpu_thread cpu;
 
@@ -48,6 +49,12 @@ int rtx_lib_cpu_call(unsigned long command, void *argument)
 /* Puts what the module answered into words. */
 int rtx_lib_cpu_explain(int ret, const struct rtxg_cpu_task *task, const char *what)
 {
+	const struct rtxg_admit_job job = { .policy = task->policy,
+					    .period_ns = task->period_ns,
+					    .runtime_ns = task->runtime_ns,
+					    .wcet_ns = task->wcet_ns,
+					    .suspend_ns = task->suspend_ns };
+
 	switch (ret) {
 	case 0:
 		return 0;
@@ -74,9 +81,7 @@ int rtx_lib_cpu_explain(int ret, const struct rtxg_cpu_task *task, const char *w
 	case -ENOSPC:
 		return rtx_lib_failed(
 			ret, "%s: admission refused %llu of %llu ns, deadlines would not be safe",
-			what,
-			(unsigned long long)((task->runtime_ns ? task->runtime_ns : task->wcet_ns) +
-					     task->suspend_ns),
+			what, (unsigned long long)rtxg_admit_cost(&job),
 			(unsigned long long)task->period_ns);
 	case -EUSERS:
 		return rtx_lib_failed(
@@ -477,8 +482,7 @@ void rtx_lib_cpu_complete(struct rtxg_cpu_task *task, const struct rtx_gpu_optio
 		task->period_ns = gpu->period_ns;
 	if (!task->deadline_ns && task->period_ns == gpu->period_ns)
 		task->deadline_ns = gpu->deadline_ns;
-	/* under DEADLINE its runtime counts the GPU already */
-	if (!task->suspend_ns && task->policy != RTXG_CPU_DEADLINE)
+	if (!task->suspend_ns && rtxg_admit_suspends(task->policy))
 		task->suspend_ns = gpu->runtime_ns;
 }
 

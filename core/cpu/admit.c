@@ -297,6 +297,20 @@ static int meet_deadlines(struct rtxg_admission *set, struct rtxg_admit_verdict 
 	return t->cpu >= 0 ? admit_on_cpu(set, verdict) : admit_global(set, set->at, verdict);
 }
 
+bool rtxg_admit_suspends(uint32_t policy)
+{
+	return policy != RTXG_ADMIT_DEADLINE;
+}
+
+uint64_t rtxg_admit_cost(const struct rtxg_admit_job *job)
+{
+	uint64_t cost = job->runtime_ns ? job->runtime_ns : job->wcet_ns;
+
+	if (!job->period_ns || !cost)
+		return 0;
+	return rtxg_admit_suspends(job->policy) ? cost + job->suspend_ns : cost;
+}
+
 void rtxg_admission_begin(struct rtxg_admission *admission, const struct rtxg_admit_task *tasks,
 			  uint32_t count, uint32_t cpus, uint32_t capacity_ppm)
 {

@@ -50,6 +50,24 @@ bool rtxg_budget_replenish(struct rtxg_budget *budget, uint64_t periods)
 	return true;
 }
 
+uint32_t rtxg_budget_state(const struct rtxg_budget_use *use)
+{
+	if (!use->exhausted)
+		return RTXG_BUDGET_RUNS;
+	if (use->hard)
+		return RTXG_BUDGET_STOPS;
+	return use->lent ? RTXG_BUDGET_RUNS : RTXG_BUDGET_BACKGROUND;
+}
+
+/*
+ * What runs in the background takes nothing from others: were it charged, a task that had an idle
+ * CPU for a while would have no budget for as long afterwards.
+ */
+bool rtxg_budget_counts(const struct rtxg_budget_use *use)
+{
+	return !use->lent && rtxg_budget_state(use) != RTXG_BUDGET_BACKGROUND;
+}
+
 int64_t rtxg_budget_after_sleep(int64_t left_ns, uint64_t slept_ns, uint64_t floor_ns)
 {
 	/* less than the floor is left as it is */

@@ -8,6 +8,15 @@
 /* What is known of a ready job while the competitors of another one are looked for. */
 enum mark { UNKNOWN, FOUND, FOLLOWED };
 
+uint32_t rtxg_rank_class(const struct rtxg_rank_task *task)
+{
+	if (task->deadline && !task->background)
+		return RTXG_RANK_DEADLINE;
+	if (!task->background && rtxg_budget_state(&task->budget) != RTXG_BUDGET_BACKGROUND)
+		return RTXG_RANK_FIFO;
+	return task->kernel ? RTXG_RANK_ORDINARY : RTXG_RANK_IDLE;
+}
+
 void rtxg_rank_rm(struct rtxg_rank_rm *tasks, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {

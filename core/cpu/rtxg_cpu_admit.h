@@ -23,7 +23,7 @@
  * Only tasks whose domains meet compete. Clusters that share no CPU are as separate machines.
  *
  * A job that sleeps for its GPU counts that time as cost (suspension-oblivious; Chen and others
- * 2019, "Many suspensions, many problems", section 4): the caller adds it.
+ * 2019, "Many suspensions, many problems", section 4): rtxg_admit_cost() adds it.
  */
 #ifndef RTXG_CPU_ADMIT_H
 #define RTXG_CPU_ADMIT_H
@@ -54,6 +54,20 @@ struct rtxg_admit_task {
 	uint64_t deadline_ns; /* relative, cost..period */
 	uint64_t period_ns;
 };
+
+/* What is known of a job; 0: not known. */
+struct rtxg_admit_job {
+	uint32_t policy; /* enum rtxg_admit_policy */
+	uint64_t period_ns;
+	uint64_t runtime_ns; /* its budget in each period */
+	uint64_t wcet_ns;    /* on the CPU, if it has no budget */
+	uint64_t suspend_ns; /* asleep for its GPU */
+};
+
+/* The cost_ns of a task with such jobs; 0: unknown. */
+uint64_t rtxg_admit_cost(const struct rtxg_admit_job *job);
+/* Whether the time asleep is added to it. Under DEADLINE the runtime counts that time already. */
+bool rtxg_admit_suspends(uint32_t policy);
 
 enum rtxg_admit_test {
 	RTXG_ADMIT_OK,

@@ -28,6 +28,26 @@ bool rtxg_budget_spent(struct rtxg_budget *budget);
 /* So many periods have ended: true if it was used up and is not any more. */
 bool rtxg_budget_replenish(struct rtxg_budget *budget, uint64_t periods);
 
+/* What becomes of a task whose budget is used up, and what of its time is charged. */
+struct rtxg_budget_use {
+	bool exhausted; /* as of struct rtxg_budget */
+	bool hard;	/* it stops then; else it goes on in the background */
+	bool lent;	/* kernel threads that work for a task with a time of its own */
+};
+
+enum rtxg_budget_state {
+	RTXG_BUDGET_RUNS, /* as its policy says */
+	RTXG_BUDGET_BACKGROUND,
+	RTXG_BUDGET_STOPS,
+};
+
+uint32_t rtxg_budget_state(const struct rtxg_budget_use *use);
+/* Whether the time for which it runs now is charged. */
+bool rtxg_budget_counts(const struct rtxg_budget_use *use);
+
+/* The floor of rtxg_budget_after_sleep(), where the machine's administrator names none. */
+#define RTXG_BUDGET_FLOOR_US 1000
+
 /*
  * What is left of the kernel's SCHED_DEADLINE runtime after a task slept for its GPU (Linux-RTXG,
  * section III.D): the time asleep is charged, down to a floor, and nothing is ever added.

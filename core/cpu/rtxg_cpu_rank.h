@@ -1,17 +1,35 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * rtxg_cpu_rank.h - which priority a task of a CPU policy has now: rate monotonic and earliest
- * deadline first, within the band of priorities that both share.
+ * rtxg_cpu_rank.h - as what a task of a CPU policy runs now, and which priority it has: rate
+ * monotonic and earliest deadline first, within the band of priorities that both share.
  */
 #ifndef RTXG_CPU_RANK_H
 #define RTXG_CPU_RANK_H
 
+#include "rtxg_cpu_budget.h"
 #include "rtxg_cpu_domain.h"
 
 /* Priorities that RM and EDF share, as rtxg/cpu.h has them. */
 #define RTXG_RANK_LOW	 10u
 #define RTXG_RANK_HIGH	 89u
 #define RTXG_RANK_LEVELS (RTXG_RANK_HIGH - RTXG_RANK_LOW + 1)
+
+enum rtxg_rank_class {
+	RTXG_RANK_FIFO, /* at the priority that its policy gives */
+	RTXG_RANK_DEADLINE,
+	RTXG_RANK_IDLE,	    /* SCHED_IDLE: only what no other wants */
+	RTXG_RANK_ORDINARY, /* SCHED_NORMAL */
+};
+
+struct rtxg_rank_task {
+	struct rtxg_budget_use budget;
+	bool deadline;	 /* its policy is the kernel's SCHED_DEADLINE */
+	bool background; /* the task asked to stay there, whatever its budget */
+	bool kernel;	 /* threads of the kernel: they may hold what others wait for */
+};
+
+/* As what the kernel is to run its threads. One that is stopped keeps the class that it had. */
+uint32_t rtxg_rank_class(const struct rtxg_rank_task *task);
 
 struct rtxg_rank_rm {
 	uint64_t period_ns;

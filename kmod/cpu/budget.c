@@ -20,18 +20,10 @@
 /* Not every kernel exports it; F_HARD needs it. */
 typeof(task_work_add) *rtxg_cpu_add_work;
 
-/*
- * What runs in the background takes nothing from others: were it charged, a task that had an idle
- * CPU for a while would have no budget for as long afterwards.
- */
-static bool is_charged(const struct cpu_task *t)
-{
-	return !t->lent && (!t->budget.exhausted || t->params.flags & RTXG_CPU_F_HARD);
-}
-
 /* Books the time of the threads that run; t->lock is held. */
 void rtxg_cpu_account(struct cpu_task *t, u64 now)
 {
+	const struct rtxg_budget_use use = rtxg_cpu_use(t);
 	u64 ran;
 
 	/* read before the lock was taken: another CPU may have been here with a later one */
@@ -41,7 +33,7 @@ void rtxg_cpu_account(struct cpu_task *t, u64 now)
 	t->since_ns = now;
 	t->exec_ns += ran;
 	t->job_exec_ns += ran;
-	if (is_charged(t))
+	if (rtxg_budget_counts(&use))
 		rtxg_budget_charge(&t->budget, ran);
 }
 

@@ -13,14 +13,16 @@
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/deadline.h>
+#include <linux/stringify.h>
 
 #include "../trace.h"
 #include "internal.h"
 
-static unsigned int deadline_floor_us = 1000;
+static unsigned int deadline_floor_us = RTXG_BUDGET_FLOOR_US;
 module_param(deadline_floor_us, uint, 0644);
-MODULE_PARM_DESC(deadline_floor_us, "SCHED_DEADLINE: runtime left to a task after its time on the "
-				    "GPU is charged, at least (1000 us)");
+MODULE_PARM_DESC(deadline_floor_us,
+		 "SCHED_DEADLINE: runtime left to a task after its time on the "
+		 "GPU is charged, at least (" __stringify(RTXG_BUDGET_FLOOR_US) " us)");
 
 /*
  * With the thread's pi_lock held: unless it runs, or is about to, it is off the run queue for as

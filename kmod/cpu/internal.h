@@ -152,9 +152,18 @@ static inline bool rtxg_cpu_is_server(const struct cpu_task *t)
 }
 
 /* F_HARD: its threads do not run at all now. */
+static inline struct rtxg_budget_use rtxg_cpu_use(const struct cpu_task *t)
+{
+	return (struct rtxg_budget_use){ .exhausted = READ_ONCE(t->budget.exhausted),
+					 .hard = t->params.flags & RTXG_CPU_F_HARD,
+					 .lent = READ_ONCE(t->lent) };
+}
+
 static inline bool rtxg_cpu_stops(const struct cpu_task *t)
 {
-	return READ_ONCE(t->budget.exhausted) && t->params.flags & RTXG_CPU_F_HARD;
+	const struct rtxg_budget_use use = rtxg_cpu_use(t);
+
+	return rtxg_budget_state(&use) == RTXG_BUDGET_STOPS;
 }
 
 /* inherit.c: what is saved of a thread that is raised; under rtxg_cpu_lock */

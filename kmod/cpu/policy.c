@@ -32,19 +32,28 @@ int rtxg_cpu_apply_thread(const struct cpu_task *t, struct cpu_thread *th)
 	 * could stop the machine
 	 */
 	struct sched_attr attr = { .size = sizeof(attr), .sched_flags = SCHED_FLAG_RESET_ON_FORK };
+	const struct rtxg_rank_task rank = { .budget = rtxg_cpu_use(t),
+					     .deadline = t->params.policy == RTXG_CPU_DEADLINE,
+					     .background = t->background,
+					     .kernel = t->kernel };
 	int err;
 
 	if (READ_ONCE(th->ended))
 		return 0;
-	if (t->params.policy == RTXG_CPU_DEADLINE && !t->background) {
+	switch (rtxg_rank_class(&rank)) {
+	case RTXG_RANK_DEADLINE:
 		attr.sched_policy = SCHED_DEADLINE;
 		attr.sched_runtime = t->params.runtime_ns;
 		attr.sched_deadline = t->params.deadline_ns;
 		attr.sched_period = t->params.period_ns;
-	} else if (t->background ||
-		   (READ_ONCE(t->budget.exhausted) && !READ_ONCE(t->lent) && !rtxg_cpu_stops(t))) {
-		attr.sched_policy = t->kernel ? SCHED_NORMAL : SCHED_IDLE;
-	} else {
+		break;
+	case RTXG_RANK_IDLE:
+		attr.sched_policy = SCHED_IDLE;
+		break;
+	case RTXG_RANK_ORDINARY:
+		attr.sched_policy = SCHED_NORMAL;
+		break;
+	default:
 		attr.sched_policy = SCHED_FIFO;
 		attr.sched_priority = th->task == t->sleeper && t->params.policy == RTXG_CPU_EDF
 					      ? RELEASE_PRIORITY
@@ -179,21 +188,21 @@ struct rtxg_cpu_domain rtxg_cpu_online_of(const struct cpumask *mask, u64 *bits)
 struct rtxg_admit_task rtxg_cpu_demand(const struct rtxg_cpu_task *p, int cpu,
 				       const struct cpumask *mask, u64 *bits)
 {
-	u64 cost = p->period_ns ? p->runtime_ns ?: p->wcet_ns : 0;
-	struct rtxg_admit_task demand;
-
-	/* under DEADLINE the runtime counts the GPU already */
-	if (cost && p->policy != RTXG_CPU_DEADLINE)
-		cost += p->suspend_ns;
-	demand = (struct rtxg_admit_task){
+	const struct rtxg_admit_job job = { .policy = p->policy,
+					    .period_ns = p->period_ns,
+					    .runtime_ns = p->runtime_ns,
+					    .wcet_ns = p->wcet_ns,
+					    .suspend_ns = p->suspend_ns };
+	struct rtxg_admit_task demand = {
 		.policy = p->policy,
 		.priority = p->priority,
 		.cpu = cpu < 0 ? RTXG_ADMIT_GLOBAL : cpu,
 		.cpus = num_online_cpus(),
-		.cost_ns = cost,
+		.cost_ns = rtxg_admit_cost(&job),
 		.deadline_ns = p->deadline_ns,
 		.period_ns = p->period_ns,
 	};
+
 	/* a mask whose CPUs have all gone holds its tasks no longer */
 	if (cpu < 0 && !cpumask_subset(cpu_online_mask, mask) &&
 	    cpumask_intersects(cpu_online_mask, mask)) {

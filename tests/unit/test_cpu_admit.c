@@ -371,10 +371,34 @@ static void test_a_step_is_no_more_than_one_test_of_one_task(void **state)
 	assert_int_equal(steps, 1 + 9 + 9 + 9 + approximations);
 }
 
+static void test_a_job_costs_its_budget_or_its_time_and_what_it_sleeps(void **state)
+{
+	struct rtxg_admit_job job = {
+		.period_ns = 10 * MS, .runtime_ns = 3 * MS, .wcet_ns = 2 * MS, .suspend_ns = 4 * MS
+	};
+
+	for (job.policy = RTXG_ADMIT_FP; job.policy < RTXG_ADMIT_DEADLINE; job.policy++) {
+		assert_true(rtxg_admit_suspends(job.policy));
+		assert_int_equal(rtxg_admit_cost(&job), 7 * MS);
+	}
+	/* the runtime of DEADLINE counts the time asleep already */
+	assert_false(rtxg_admit_suspends(RTXG_ADMIT_DEADLINE));
+	assert_int_equal(rtxg_admit_cost(&job), 3 * MS);
+	job.policy = RTXG_ADMIT_FP;
+	job.runtime_ns = 0;
+	assert_int_equal(rtxg_admit_cost(&job), 6 * MS);
+	job.wcet_ns = 0;
+	assert_int_equal(rtxg_admit_cost(&job), 0);
+	job.wcet_ns = 2 * MS;
+	job.period_ns = 0;
+	assert_int_equal(rtxg_admit_cost(&job), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_cpu),
+		cmocka_unit_test(test_a_job_costs_its_budget_or_its_time_and_what_it_sleeps),
 		cmocka_unit_test(test_several_cpus),
 		cmocka_unit_test(test_bad_input),
 		cmocka_unit_test(test_clusters_are_separate_machines),

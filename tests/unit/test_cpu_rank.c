@@ -138,6 +138,39 @@ static void test_removing_is_idempotent(void **state)
 	assert_false(jobs[1].ready);
 }
 
+static void test_the_background_is_idle_but_for_threads_of_the_kernel(void **state)
+{
+	for (int kernel = 0; kernel < 2; kernel++)
+		for (int deadline = 0; deadline < 2; deadline++) {
+			struct rtxg_rank_task task = { .kernel = kernel, .deadline = deadline };
+			uint32_t background = kernel ? RTXG_RANK_ORDINARY : RTXG_RANK_IDLE;
+
+			assert_int_equal(rtxg_rank_class(&task),
+					 deadline ? RTXG_RANK_DEADLINE : RTXG_RANK_FIFO);
+			task.background = true;
+			assert_int_equal(rtxg_rank_class(&task), background);
+			task.budget.hard = true;
+			assert_int_equal(rtxg_rank_class(&task), background);
+		}
+}
+
+/* The kernel's own server has the budget of a DEADLINE task. */
+static void test_a_task_without_budget_is_in_the_background_unless_it_stops(void **state)
+{
+	struct rtxg_rank_task task = { .budget = { .exhausted = true } };
+
+	assert_int_equal(rtxg_rank_class(&task), RTXG_RANK_IDLE);
+	task.deadline = true;
+	assert_int_equal(rtxg_rank_class(&task), RTXG_RANK_DEADLINE);
+	task.deadline = false;
+	task.budget.hard = true;
+	assert_int_equal(rtxg_rank_class(&task), RTXG_RANK_FIFO);
+	task = (struct rtxg_rank_task){ .budget = { .exhausted = true }, .kernel = true };
+	assert_int_equal(rtxg_rank_class(&task), RTXG_RANK_ORDINARY);
+	task.budget.lent = true;
+	assert_int_equal(rtxg_rank_class(&task), RTXG_RANK_FIFO);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,6 +182,8 @@ int main(void)
 		cmocka_unit_test(test_jobs_that_share_a_cpu_stand_in_one_order),
 		cmocka_unit_test(test_jobs_that_share_no_cpu_leave_each_other_alone),
 		cmocka_unit_test(test_removing_is_idempotent),
+		cmocka_unit_test(test_the_background_is_idle_but_for_threads_of_the_kernel),
+		cmocka_unit_test(test_a_task_without_budget_is_in_the_background_unless_it_stops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter"
           "-Wno-missing-field-initializers",
           "-static", "-pthread", "-D_GNU_SOURCE", "-Wl,--no-warnings")
 INCLUDE = tuple(f"-I{REPOSITORY}/{folder}" for folder in (
-    "include", "include/uapi", "core/launch", "core/order", "lib", "levers/nvidia", "tests/vm/edu_drv"))
+    "include", "include/uapi", "core/launch", "core/cpu", "core/order", "lib", "levers/nvidia", "tests/vm/edu_drv"))
 
 
 class BuildError(RuntimeError):
@@ -108,7 +108,7 @@ def modules(kernel: Kernel, provoke: bool = False, jobs: int = 2) -> list[Path]:
 def _library() -> list[Path]:
     """The sources of librtxg, and those of the core and of the lever that it takes in (lib/meson.build)."""
     return [*sorted((REPOSITORY / "lib").glob("*.c")), *sorted((REPOSITORY / "core/order").glob("*.c")),
-            REPOSITORY / "levers/nvidia/rm.c", REPOSITORY / "levers/nvidia/sys.c"]
+            *sorted((REPOSITORY / "core/cpu").glob("*.c")), REPOSITORY / "levers/nvidia/rm.c", REPOSITORY / "levers/nvidia/sys.c"]
 
 
 def _layer() -> list[Path]:
