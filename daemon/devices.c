@@ -24,7 +24,7 @@
 
 #define DEVICES_MAX 64
 #define AGAIN_NS    (10 * NS_PER_S)
-#define PATIENCE_NS ((DEVICES_SECONDS + 5) * NS_PER_S)
+#define PATIENCE_NS (RTXG_ANSWER_SECONDS * NS_PER_S)
 
 static struct {
 	char names[DEVICES_MAX][RTXG_NAME_MAX + 1];

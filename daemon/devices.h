@@ -7,8 +7,8 @@
 
 /* rtxgd with this as its only argument lists the devices. */
 #define DEVICES_LIST "--list-devices"
-/* For so long it waits for the drivers. */
-#define DEVICES_SECONDS 15
+/* For so long it waits for the drivers: what asked for the list is answered in time. */
+#define DEVICES_SECONDS (RTXG_ANSWER_SECONDS - 5)
 /* The last line of a list that is whole. */
 #define DEVICES_END "."
 

@@ -14,9 +14,6 @@
 #include "sys.h"
 #include "transport.h"
 
-/* The daemon answers within this time or something is wrong with it. */
-#define REPLY_PATIENCE_NS (20 * NS_PER_S)
-
 #define GOOD "{\"ok\":true,"
 
 int rtx_control(const char *request, char **reply)

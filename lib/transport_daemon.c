@@ -19,7 +19,7 @@
 #include "message.h"
 #include "nvrm.h"
 
-#define OPEN_PATIENCE_NS   (10 * NS_PER_S)
+/* One that takes longer is tried again, by a thread that has its work to do meanwhile. */
 #define REOPEN_PATIENCE_NS (1 * NS_PER_S)
 
 /*
@@ -127,7 +127,7 @@ static int open_once(struct rtx_gpu *h)
 		return ret;
 	h->socket = ret;
 	request = open_request(h);
-	ret = converse(h->socket, request, -1, &reply, fds, rtxg_now_ns() + OPEN_PATIENCE_NS);
+	ret = converse(h->socket, request, -1, &reply, fds, rtxg_now_ns() + REPLY_PATIENCE_NS);
 	json_decref(request);
 	if (ret) {
 		/*
@@ -268,7 +268,7 @@ static int simple_with(struct rtx_gpu *h, json_t *request, int fd)
 	json_t *reply = NULL;
 	/* Given up sooner, its answer would be taken for that of the next request. */
 	int fds[2], ret = converse(h->socket, request, fd, &reply, fds,
-				   rtxg_now_ns() + OPEN_PATIENCE_NS);
+				   rtxg_now_ns() + REPLY_PATIENCE_NS);
 
 	rtx_lib_close_fds(fds);
 	json_decref(request);
@@ -341,7 +341,7 @@ static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device
 		simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
 		do
 			ret = rtx_lib_message_receive(h->socket, &text, fds,
-						      rtxg_now_ns() + OPEN_PATIENCE_NS);
+						      rtxg_now_ns() + REPLY_PATIENCE_NS);
 		while (ret == -EINTR);
 		free(text);
 		return rtx_lib_failed(-EINTR, "a signal came while waiting for a GPU of pool %s",

@@ -18,6 +18,12 @@
 #define RTXG_REPLY_MAX	     65536u /* bytes; a longer reply comes as a memfd */
 #define RTXG_REPLY_MEMFD_MAX (64u << 20)
 
+/*
+ * rtxgd answers within so long, and a client waits for longer: rtxgd may have to wait itself, for
+ * drivers that say which devices there are.
+ */
+#define RTXG_ANSWER_SECONDS 20
+
 #define RTXG_NAME_MAX	  63u /* bytes of a GPU's, vGPU's or pool's name */
 #define RTXG_LAUNCHES_MAX 32u /* outstanding launches for one task and engine */
 
