@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 #include "fake_nvrm.h"
@@ -359,6 +360,16 @@ static uint32_t give(struct nvrm_map_dma *m)
 	return NV_STATUS_OK;
 }
 
+/* Could the driver pin it, in order to write to it? */
+static bool is_writable(uint64_t address)
+{
+	char byte;
+	struct iovec here = { &byte, 1 }, there = { (void *)(uintptr_t)address, 1 };
+
+	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 &&
+	       process_vm_writev(getpid(), &here, 1, &there, 1, 0) == 1;
+}
+
 static uint32_t import(struct nvrm_memory_of_process *m)
 {
 	struct object *o;
@@ -367,6 +378,8 @@ static uint32_t import(struct nvrm_memory_of_process *m)
 		return NV_STATUS_INVALID_ARGUMENT;
 	if (m->address == ((uintptr_t)fake_nvrm.unmappable & ~4095ull) && m->address)
 		return NV_STATUS_INVALID_LIMIT;
+	if (!is_writable(m->address))
+		return NV_STATUS_INVALID_ADDRESS;
 	o = add(m->root, m->parent, m->object, PAGES);
 	o->from = m->address;
 	o->length = m->limit + 1;

@@ -481,6 +481,8 @@ static void an_event_that_is_refused_is_named(void **state)
 static void a_word_that_the_gpu_cannot_have_is_refused(void **state)
 {
 	static uint32_t words[4] __attribute__((aligned(4096)));
+	void *readable = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *bad[] = { NULL, (void *)4096, (void *)0xffff888000000000 };
 	rtx_timeline_t other;
 
 	up();
@@ -489,6 +491,15 @@ static void a_word_that_the_gpu_cannot_have_is_refused(void **state)
 	assert_int_equal(rtx_nvrm_timeline(gpu, words + 1, &other), -EFAULT);
 	assert_non_null(strstr(rtx_strerror(), "cannot give the GPU the page"));
 	fake_nvrm.unmappable = NULL;
+	assert_true(readable != MAP_FAILED);
+	bad[0] = readable;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(rtx_nvrm_timeline(gpu, bad[i], &other), -EFAULT);
+		assert_non_null(strstr(rtx_strerror(), "cannot give the GPU the page"));
+		assert_non_null(strstr(rtx_strerror(), "INVALID_ADDRESS"));
+	}
+	munmap(readable, 4096);
+	assert_int_equal(rtx_nvrm_timeline(gpu, readable, &other), -EFAULT);
 	assert_int_equal(rtx_nvrm_timeline(gpu, words + 1, &other), 0);
 	assert_ptr_equal(rtx_timeline_word(other), words + 1);
 	words[1] = 1;
