@@ -6,6 +6,7 @@
  *     waits [--runs N] [--rounds N] [--for S] [--load] [--device N] [--only PART] [--init N]
  *           [--trace N]
  *     waits --unregister N [--device N]
+ *     waits --words [--device N]
  *
  * Each way waits for the same kernel of one thread, which runs for a given time by the GPU's clock
  * and then writes a number to the memory of the host. Another thread, on a processor of its own,
@@ -24,7 +25,8 @@
  * order: before the process has CUDA, with CUDA, with contexts, after all kernels, and while
  * another handle of the GPU is open. --unregister gives a stream a kernel of 20 ms and a write to a
  * page of the host behind it, lets CUDA forget the page at once, and prints how long that took and
- * whether the write had come by then.
+ * whether the write had come by then. --words opens timelines on words that the GPU cannot be
+ * given, and on one that it can, and prints what was said; it needs no CUDA.
  *
  * It loads CUDA when it runs, and needs librtxg.
  */
@@ -39,6 +41,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -536,6 +539,57 @@ static void measure_unregistering(int times)
 	}
 }
 
+static void *page_of(int rights)
+{
+	void *page = mmap(NULL, 4096, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return page == MAP_FAILED ? NULL : page;
+}
+
+/* Timelines on such words. 0, if all but the last one were refused, and that one works. */
+static int try_words(void)
+{
+	static uint32_t ordinary[2048] __attribute__((aligned(4096)));
+	void *gone = page_of(PROT_READ | PROT_WRITE);
+	const struct {
+		const char *what;
+		void *word;
+		int expected;
+	} words[] = {
+		{ "unmapped", gone, -EFAULT },
+		{ "never mapped", (void *)0x1000, -EFAULT },
+		{ "the kernel's", (void *)0xffff888000000000, -EFAULT },
+		{ "not to be written", page_of(PROT_READ), -EFAULT },
+		{ "not to be touched", page_of(PROT_NONE), -EFAULT },
+		{ "misaligned", (char *)ordinary + 2, -EINVAL },
+		{ "ordinary", ordinary + 1, 0 },
+	};
+	char name[16];
+	int wrong = 0;
+	rtx_nvrm_t n;
+
+	munmap(gone, 4096);
+	snprintf(name, sizeof(name), "%d", device);
+	must(rtx_nvrm_init(&n, name), "rtx_nvrm_init");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		rtx_timeline_t t = NULL;
+		int ret = rtx_nvrm_timeline(n, words[i].word, &t);
+
+		printf("{\"word\": \"%s\", \"ret\": %d, \"expected\": %d, \"said\": \"%s\"}\n",
+		       words[i].what, ret, words[i].expected, ret ? rtx_strerror() : "");
+		wrong |= ret != words[i].expected;
+		if (ret)
+			continue;
+		must(rtx_timeline_arm(t, 1), "rtx_timeline_arm");
+		__atomic_store_n(rtx_timeline_word(t), 1, __ATOMIC_RELEASE);
+		must(rtx_timeline_wait(t, 1, RTX_SYNC_NOTIFY, rtxg_now_ns() + RELAXED),
+		     "rtx_timeline_wait");
+		must(rtx_timeline_close(t), "rtx_timeline_close");
+	}
+	must(rtx_nvrm_close(n), "rtx_nvrm_close");
+	return wrong;
+}
+
 #define ONLY_MAX 8
 static const char *only[ONLY_MAX];
 
@@ -581,9 +635,11 @@ int main(int argc, char **argv)
 		{ "device", 1, NULL, 'd' }, { "init", 1, NULL, 'i' },
 		{ "rounds", 1, NULL, 'o' }, { "trace", 1, NULL, 't' },
 		{ "only", 1, NULL, 'y' },   { "unregister", 1, NULL, 'u' },
-		{ "for", 1, NULL, 'f' },    { NULL, 0, NULL, 0 }
+		{ "for", 1, NULL, 'f' },    { "words", 0, NULL, 'w' },
+		{ NULL, 0, NULL, 0 }
 	};
 	int opt, times = 0, unregister = 0, parts = 0;
+	bool words = false;
 	char name[16];
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
@@ -606,6 +662,9 @@ int main(int argc, char **argv)
 		case 't':
 			traced = atoi(optarg);
 			break;
+		case 'w':
+			words = true;
+			break;
 		case 'u':
 			unregister = atoi(optarg);
 			break;
@@ -626,6 +685,8 @@ int main(int argc, char **argv)
 			RUNS_MAX, RUNS_MAX, ROUNDS_MAX);
 		return 64;
 	}
+	if (words)
+		return try_words();
 	if (times)
 		measure_opening(times, "before CUDA");
 	find_cuda();

@@ -53,7 +53,9 @@ def program(setup: Setup, name: str, lines: list[dict[str, Any]], status: int = 
         "import json, os, sys\n"
         "cpu = 10.0 if os.environ.get('RTXG_WAITS') else 1000.0\n"
         "plain = [{'part': 'plain', 'early': 0, 'cpu_us': cpu}]\n"
-        f"lines = plain if '--plain' in sys.argv else json.loads({json.dumps(json.dumps(lines))})\n"
+        "word = [{'word': 'unmapped', 'ret': -14, 'expected': -14, 'said': ''}]\n"
+        f"lines = json.loads({json.dumps(json.dumps(lines))})\n"
+        "lines = plain if '--plain' in sys.argv else word if '--words' in sys.argv else lines\n"
         "for line in lines: print(json.dumps(line))\n"
         f"sys.exit({status})\n",
         encoding="ascii",
@@ -78,9 +80,9 @@ def saved(setup: Setup) -> list[dict[str, Any]]:
 
 
 def test_each_part_leaves_its_lines(setup: Setup) -> None:
-    """Seven comparisons, idle and busy; rtx_nvrm_init twice, since this program prints it twice; four of graphs."""
+    """Seven comparisons and rtx_nvrm_init, from both runs of a program; words; four of graphs."""
     waits.case_waits(setup)
-    assert len(saved(setup)) == 2 * (7 + 1) + 4
+    assert len(saved(setup)) == 2 * (7 + 1) + 1 + 4
     met = {line["case"]: line["met"] for line in saved(setup)}
     assert met["CUDA graphs, program unmodified, --waits notify: CPU a launch"] is True
     assert not met["figure 8, idle: NOTIFY's wake-up over CUDA's blocking event: median of three lengths of kernel"]
@@ -93,8 +95,8 @@ def test_a_program_that_dies_takes_no_other_part_with_it(setup: Setup) -> None:
     waits.case_waits(setup)
     lines = saved(setup)
     assert [line["case"] for line in lines[:2]] == ["figure 8, idle", "figure 8, all CPUs busy"]
-    assert all("status 137" in line["detail"]["error"] for line in lines[:2])
-    assert len(lines) == 2 + 4
+    assert all("status 137" in line["detail"]["error"] for line in lines[:3])
+    assert len(lines) == 3 + 4
     assert verdict(lines) == FAILED
 
 
@@ -120,7 +122,7 @@ def test_what_is_not_begun_in_time_is_said(setup: Setup, monkeypatch: pytest.Mon
     """Nothing is started any more, and nothing is called missed."""
     monkeypatch.setattr(waits, "TIME_S", -1.0)
     waits.case_waits(setup)
-    assert [line["detail"]["skipped"] for line in saved(setup)] == ["-1 s were over"] * 3
+    assert [line["detail"]["skipped"] for line in saved(setup)] == ["-1 s were over"] * 4
     assert verdict(saved(setup)) == 0
 
 
@@ -132,4 +134,4 @@ def test_a_program_that_stands_still_is_ended(setup: Setup, monkeypatch: pytest.
     waits.case_waits(setup)
     errors = [line["detail"].get("error", "") for line in saved(setup)]
     assert "not done in" in errors[0]
-    assert len(saved(setup)) == 3
+    assert len(saved(setup)) == 4

@@ -327,6 +327,21 @@ def graphs(setup: Setup, parts: Parts) -> None:
     )
 
 
+def words(setup: Setup, parts: Parts) -> None:
+    """Words in memory that the GPU cannot see: an error each that names it."""
+    lines = parts.lines("waits", "--words")
+    right = [line for line in lines if line["ret"] == line["expected"]]
+    setup.record(
+        "timelines on words that the GPU cannot be given, and on one that it can: as they should be",
+        "words",
+        None,
+        len(right),
+        f"{len(lines)}",
+        len(right) == len(lines),
+        each=lines,
+    )
+
+
 def pytorch(setup: Setup, parts: Parts) -> None:
     """PyTorch, unmodified: its steps, and those that are launches of a CUDA graph."""
     own, other = torch_step(setup, parts, None), torch_step(setup, parts, "notify")
@@ -386,6 +401,7 @@ def case_waits(setup: Setup) -> None:
         parts.part("examples/cuda_task.cu, build", prepare)
     parts.part("figure 8, idle", figure_8("idle", "--init", "50"))
     parts.part("figure 8, all CPUs busy", figure_8("all CPUs busy", "--load"))
+    parts.part("words", words)
     parts.part("CUDA graphs", graphs)
     if setup.quick:
         return
