@@ -51,10 +51,20 @@ static void fork_child(void)
 	const struct nv_sys *sys = rtx_lib_nvrm_sys;
 
 	for (struct rtx_nvrm *n = all; n; n = n->later) {
-		for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++)
-			if (n->timelines[i].nvrm && n->timelines[i].channel.event >= 0)
-				sys->close(sys->ctx, n->timelines[i].channel.event);
-		rtx_lib_nvrm_memory_abandon(&n->memory);
+		bool waited = false;
+
+		for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++) {
+			struct rtx_timeline *t = &n->timelines[i];
+
+			if (!t->nvrm)
+				continue;
+			if (t->channel.event >= 0)
+				sys->close(sys->ctx, t->channel.event);
+			waited = waited || t->users;
+			/* A handler of signals may have forked: then the child is in a wait, too. */
+			t->closing = true;
+		}
+		rtx_lib_nvrm_memory_abandon(&n->memory, waited);
 	}
 	all = NULL;
 	pthread_mutex_init(&all_lock, NULL);
@@ -87,6 +97,8 @@ int rtx_lib_timeline_check(rtx_timeline_t t)
 	if (!t)
 		return rtx_lib_failed(-EINVAL, "the timeline is NULL; rtx_nvrm_timeline gives one");
 	n = load(&t->nvrm);
+	if (n && n->pid != getpid())
+		return check(n);
 	if (!n || load(&t->closing))
 		return rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
 	return check(n);

@@ -315,8 +315,9 @@ int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t w
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&c->userd[NV_USERD_GP_PUT / 4], next, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	/* a register that all channels share */
-	__atomic_store_n(gpu->doorbell, c->token, __ATOMIC_RELEASE);
+	/* a register that all channels share; none in a child that was forked meanwhile */
+	if (gpu->doorbell)
+		__atomic_store_n(gpu->doorbell, c->token, __ATOMIC_RELEASE);
 	c->put = next;
 	return (int)place;
 }
@@ -669,8 +670,11 @@ void rtx_lib_nvrm_memory_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 	pthread_mutex_unlock(&gpu->lock);
 }
 
-void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory)
+void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory, bool used)
 {
+	if (used && memory->pages)
+		mmap(memory->pages, ALL_BYTES, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	if (memory->host_event >= 0)
 		rtx_lib_nvrm_sys->close(rtx_lib_nvrm_sys->ctx, memory->host_event);
 	if (memory->words_fd >= 0)

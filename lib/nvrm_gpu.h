@@ -80,7 +80,8 @@ void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu);
 int rtx_lib_nvrm_memory(struct nvrm_gpu *gpu, struct nvrm_memory *memory);
 /* All channels in it are closed. */
 void rtx_lib_nvrm_memory_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory);
-void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory);
+/* used: what runs in this process may still look at it, and finds zeros. */
+void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory, bool used);
 
 /* number: 0 to NVRM_CHANNELS - 1; two that are open at once in one memory have different ones. */
 int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -131,6 +132,58 @@ static void a_child_opens_its_own(void **state)
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	down();
+}
+
+static pid_t forked;
+
+static void fork_in_a_handler(int number)
+{
+	__atomic_store_n(&forked, fork(), __ATOMIC_SEQ_CST);
+}
+
+static void *wait_and_be_forked(void *arg)
+{
+	int ret = rtx_timeline_wait(line, 1, RTX_SYNC_FENCE, UINT64_MAX);
+
+	if (!__atomic_load_n(&forked, __ATOMIC_SEQ_CST))
+		_exit(ret == -ECANCELED ? 0 : 1);
+	return (void *)(intptr_t)ret;
+}
+
+/*
+ * The child comes back into the wait, for a word that it does not have. (One that sleeps ends by the
+ * signal in both.)
+ */
+static void a_wait_that_is_forked_ends_in_the_child(void **state)
+{
+	struct sigaction action = { .sa_handler = fork_in_a_handler };
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (int i = 0; i < 20; i++) {
+		struct rtx_timeline_stats s = RTX_INIT(struct rtx_timeline_stats);
+		pthread_t thread;
+		pid_t child;
+		void *ret;
+		int status;
+
+		before(NULL);
+		up();
+		__atomic_store_n(&forked, -1, __ATOMIC_SEQ_CST);
+		assert_int_equal(pthread_create(&thread, NULL, wait_and_be_forked, NULL), 0);
+		while (!s.waits)
+			assert_int_equal(rtx_timeline_stats(line, &s), 0);
+		/* wherever it is by then */
+		nanosleep(&(struct timespec){ .tv_nsec = i * 7919 % 100000 }, NULL);
+		pthread_kill(thread, SIGUSR1);
+		while ((child = __atomic_load_n(&forked, __ATOMIC_SEQ_CST)) <= 0)
+			usleep(100);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+		set(line, 1);
+		pthread_join(thread, &ret);
+		assert_null(ret);
+		down();
+	}
 }
 
 /* --- several handles of one GPU --------------------------------------------------------------- */
@@ -479,6 +532,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_child_has_none_of_it_and_harms_nothing, before),
 		cmocka_unit_test_setup(a_child_opens_its_own, before),
+		cmocka_unit_test_setup(a_wait_that_is_forked_ends_in_the_child, before),
 		cmocka_unit_test_setup(handles_of_one_gpu_share_a_client, before),
 		cmocka_unit_test_setup(gpus_that_differ_have_a_client_each, before),
 		cmocka_unit_test_setup(a_second_that_is_refused_harms_no_first, before),
