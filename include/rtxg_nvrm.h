@@ -91,7 +91,7 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value);
  * or for its stamp alone where the end is foreseen. rtx_timeline_wait does so by itself; before the
  * wait it saves a little time. Numbers go forward:
  * -ERANGE for one before the last that was armed and not reached. -EAGAIN when RTX_TIMELINE_ARMED_MAX
- * are outstanding.
+ * are outstanding, or one fewer on a timeline that foresees.
  */
 int rtx_timeline_arm(rtx_timeline_t timeline, uint32_t value);
 

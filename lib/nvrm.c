@@ -449,6 +449,21 @@ bool rtx_lib_timeline_quiet(struct rtx_timeline *t)
 	return rtx_lib_foresee_can(&t->foresee);
 }
 
+/* Values that are armed and not reached: one may have two places. */
+static unsigned int outstanding(const struct rtx_timeline *t)
+{
+	uint32_t word = timeline_word(t);
+	unsigned int count = 0;
+
+	for (uint32_t i = 0; i < NVRM_ENTRIES; i++) {
+		uint32_t next = (i + 1) % NVRM_ENTRIES;
+
+		count += t->payload[i] && (int32_t)(t->armed_at[i] - word) > 0 &&
+			 !(t->payload[next] > t->payload[i] && t->armed_at[next] == t->armed_at[i]);
+	}
+	return count;
+}
+
 static int arm(rtx_timeline_t t, uint32_t value, bool always)
 {
 	int ret;
@@ -473,7 +488,7 @@ static int arm(rtx_timeline_t t, uint32_t value, bool always)
 		rtx_lib_failed(ret,
 			       "%u values are armed and have not been reached, which is the most; "
 			       "wait for one",
-			       RTX_TIMELINE_ARMED_MAX);
+			       outstanding(t));
 	return ret;
 }
 

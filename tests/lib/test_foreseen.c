@@ -216,6 +216,21 @@ static void others_have_their_interrupts(void **state)
 	raises(v + 4, 1);
 }
 
+/* One place of the ring is for the interrupt that a wait may ask for later. */
+static void as_many_values_as_stated_may_be_armed_at_once(void **state)
+{
+	uint32_t v, most = RTX_TIMELINE_ARMED_MAX - 1;
+
+	for (v = 0; v < USES; v++)
+		use(v + 1, MS);
+	for (uint32_t i = 1; i <= most; i++)
+		assert_int_equal(rtx_timeline_arm(line, v + i), 0);
+	assert_int_equal(rtx_timeline_arm(line, v + most + 1), -EAGAIN);
+	assert_non_null(strstr(rtx_strerror(), "254 values are armed"));
+	raises(v + most, (int)most);
+	assert_int_equal(rtx_timeline_arm(line, v + most + 1), 0);
+}
+
 static void uses_that_differ_are_slept_through(void **state)
 {
 	for (uint32_t v = 1; v <= USES; v++)
@@ -281,6 +296,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_end_before_the_one_foreseen_is_seen_by_then,
 						before, after),
 		cmocka_unit_test_setup_teardown(others_have_their_interrupts, before, after),
+		cmocka_unit_test_setup_teardown(as_many_values_as_stated_may_be_armed_at_once,
+						before, after),
 		cmocka_unit_test_setup_teardown(uses_that_differ_are_slept_through, before, after),
 		cmocka_unit_test_setup_teardown(what_is_not_asked_for_is_not_done, before, after),
 		cmocka_unit_test_setup_teardown(its_time_is_obeyed, before, after),
