@@ -4,13 +4,14 @@
  * wait, speak to the driver (nvrm_gpu.c does), or touch a page of a host.
  */
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cuda_pages.h"
 #include "errors.h"
+#include "mutex.h"
 #include "nvrm.h"
 #include "nvrm_clients.h"
 #include "nvrm_gpu.h"
@@ -27,6 +28,7 @@ static struct rtx_nvrm *all;
 /* Closed ones, for those that are opened next: a handle that is used too late finds it closed. */
 static struct rtx_nvrm *spare;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint32_t generation; /* of this process */
 static int atfork_error;
 
 /* No GPU, event or memory is opened or closed meanwhile. */
@@ -50,6 +52,7 @@ static void fork_child(void)
 {
 	const struct nv_sys *sys = rtx_lib_nvrm_sys;
 
+	generation++;
 	for (struct rtx_nvrm *n = all; n; n = n->later) {
 		bool waited = false;
 
@@ -84,7 +87,7 @@ static int check(const struct rtx_nvrm *nvrm)
 	if (load(&nvrm->closed))
 		return rtx_lib_failed(-EBADF,
 				      "the GPU's handle is closed; rtx_nvrm_init gives one");
-	if (nvrm->pid != getpid())
+	if (nvrm->generation != load_relaxed(&generation))
 		return rtx_lib_failed(-ECHILD, "the GPU was opened by the parent process; a forked "
 					       "child calls rtx_nvrm_init itself");
 	return 0;
@@ -97,27 +100,83 @@ int rtx_lib_timeline_check(rtx_timeline_t t)
 	if (!t)
 		return rtx_lib_failed(-EINVAL, "the timeline is NULL; rtx_nvrm_timeline gives one");
 	n = load(&t->nvrm);
-	if (n && n->pid != getpid())
+	if (n && n->generation != load_relaxed(&generation))
 		return check(n);
 	if (!n || load(&t->closing))
 		return rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
 	return check(n);
 }
 
+int rtx_lib_timeline_enter(rtx_timeline_t t)
+{
+	int ret;
+
+	/* First, so that a close that is not seen here waits for us. */
+	if (t)
+		__atomic_fetch_add(&t->inside, 1, __ATOMIC_SEQ_CST);
+	ret = rtx_lib_timeline_check(t);
+	if (ret && t)
+		rtx_lib_timeline_leave(t);
+	return ret;
+}
+
+void rtx_lib_timeline_leave(rtx_timeline_t t)
+{
+	__atomic_fetch_sub(&t->inside, 1, __ATOMIC_SEQ_CST);
+}
+
 /* --- opening and closing ---------------------------------------------------------------------- */
 
+/* All but what outlives it. */
+static void clear_timeline(struct rtx_timeline *t)
+{
+	memset((char *)t + offsetof(struct rtx_timeline, word), 0,
+	       sizeof(*t) - offsetof(struct rtx_timeline, word));
+	t->channel.event = -1;
+	store(&t->closing, false);
+}
+
+static void init_locks(struct rtx_nvrm *n)
+{
+	rtx_lib_mutex_init(&n->lock);
+	for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++) {
+		n->timelines[i].number = i;
+		n->timelines[i].inside = 0;
+		n->timelines[i].nvrm = NULL;
+		rtx_lib_mutex_init(&n->timelines[i].lock);
+	}
+}
+
+/* Of a handle that is still closed. */
 static struct rtx_nvrm *take_memory(void)
 {
 	struct rtx_nvrm *n;
+	bool fresh;
 
 	pthread_mutex_lock(&all_lock);
 	n = spare;
 	if (n)
 		spare = n->later;
 	pthread_mutex_unlock(&all_lock);
-	if (n)
-		memset(n, 0, sizeof(*n));
-	return n ? n : calloc(1, sizeof(*n));
+	fresh = !n;
+	if (fresh)
+		n = calloc(1, sizeof(*n));
+	if (!n)
+		return NULL;
+	/* A fork may have come while a thread that the child does not have was inside. */
+	if (fresh || n->generation != generation) {
+		init_locks(n);
+		n->generation = generation;
+	}
+	store(&n->closed, true);
+	n->gpu = NULL;
+	memset(&n->memory, 0, sizeof(n->memory));
+	memset(&n->first, 0, sizeof(n->first));
+	n->first_taken = false;
+	n->later = NULL;
+	for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++)
+		clear_timeline(&n->timelines[i]);
+	return n;
 }
 
 static void keep_memory(struct rtx_nvrm *n)
@@ -163,7 +222,6 @@ int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 	if (!n)
 		return rtx_lib_failed(-ENOMEM, "there is no memory for a GPU's channels");
 	n->first.event = n->memory.words_fd = n->memory.host_event = -1;
-	n->pid = getpid();
 	/* A child of a fork that comes now is to find what is open. */
 	enlist(n);
 	ret = rtx_lib_nvrm_take(device, &n->gpu, &n->memory, &n->first);
@@ -173,7 +231,7 @@ int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 		return ret;
 	}
 	n->first_taken = !n->first.handle;
-	pthread_mutex_init(&n->lock, NULL);
+	store(&n->closed, false);
 	*nvrm = n;
 	return 0;
 }
@@ -181,10 +239,8 @@ int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 static struct rtx_timeline *free_place(struct rtx_nvrm *n)
 {
 	for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++)
-		if (!n->timelines[i].nvrm) {
-			n->timelines[i].number = i;
+		if (!n->timelines[i].nvrm)
 			return &n->timelines[i];
-		}
 	return NULL;
 }
 
@@ -231,20 +287,18 @@ int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *
 		return rtx_lib_failed(-EINVAL, "%p is not the address of an aligned 32-bit word",
 				      (void *)(uintptr_t)word);
 	pthread_mutex_lock(&nvrm->lock);
-	t = free_place(nvrm);
-	if (!t) {
+	ret = check(nvrm); /* it may have been closed meanwhile */
+	t = ret ? NULL : free_place(nvrm);
+	if (ret) {
+		;
+	} else if (!t) {
 		ret = rtx_lib_failed(
 			-ENOSPC, "%u timelines are open on GPU %s, which is the most; close one",
 			RTX_TIMELINES_MAX, nvrm->gpu->name);
 	} else {
-		unsigned int number = t->number;
-
-		memset(t, 0, sizeof(*t));
-		t->number = number;
-		t->channel.event = -1;
+		clear_timeline(t);
 		ret = open_timeline(nvrm, t, word);
 		if (!ret) {
-			pthread_mutex_init(&t->lock, NULL);
 			t->next = t->armed = *t->word;
 			store(&t->nvrm, nvrm);
 			*timeline = t;
@@ -258,7 +312,7 @@ int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *
 static void close_timeline(struct rtx_nvrm *n, struct rtx_timeline *t)
 {
 	store(&t->closing, true);
-	while (load(&t->users)) {
+	while (load(&t->inside)) {
 		__atomic_fetch_add(&t->turn, 1, __ATOMIC_SEQ_CST);
 		rtx_lib_futex_wake(&t->turn, false);
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){ .tv_nsec = 100000 }, NULL);
@@ -268,8 +322,24 @@ static void close_timeline(struct rtx_nvrm *n, struct rtx_timeline *t)
 		n->memory.words_stay = true;
 	if (t->imported)
 		rtx_lib_nvrm_forget(n->gpu, t->imported);
-	pthread_mutex_destroy(&t->lock);
 	store(&t->nvrm, NULL);
+}
+
+/* The handle of a timeline that is open, locked, so that it stays open; NULL: *ret says why. */
+static struct rtx_nvrm *lock_handle(rtx_timeline_t t, int *ret)
+{
+	struct rtx_nvrm *n = t ? load(&t->nvrm) : NULL;
+
+	*ret = rtx_lib_timeline_check(t);
+	if (*ret || !n)
+		return NULL;
+	pthread_mutex_lock(&n->lock);
+	*ret = load(&t->nvrm) == n ? rtx_lib_timeline_check(t)
+				   : rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
+	if (!*ret)
+		return n;
+	pthread_mutex_unlock(&n->lock);
+	return NULL;
 }
 
 int rtx_timeline_close(rtx_timeline_t t)
@@ -278,11 +348,9 @@ int rtx_timeline_close(rtx_timeline_t t)
 	int ret;
 
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(t);
-	if (ret)
+	n = lock_handle(t, &ret);
+	if (!n)
 		return ret;
-	n = t->nvrm;
-	pthread_mutex_lock(&n->lock);
 	close_timeline(n, t);
 	pthread_mutex_unlock(&n->lock);
 	return 0;
@@ -309,7 +377,6 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm)
 	pthread_mutex_unlock(&nvrm->lock);
 	rtx_lib_nvrm_give(nvrm->gpu, &nvrm->memory);
 	strike(nvrm);
-	pthread_mutex_destroy(&nvrm->lock);
 	keep_memory(nvrm);
 	return 0;
 }
@@ -324,7 +391,13 @@ volatile uint32_t *rtx_timeline_word(rtx_timeline_t t)
 
 bool rtx_timeline_reached(rtx_timeline_t t, uint32_t value)
 {
-	return !rtx_lib_timeline_check(t) && timeline_reached(t, value);
+	bool reached;
+
+	if (rtx_lib_timeline_enter(t))
+		return false;
+	reached = timeline_reached(t, value);
+	rtx_lib_timeline_leave(t);
+	return reached;
 }
 
 struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t t)
@@ -348,36 +421,34 @@ int rtx_timeline_foresee(rtx_timeline_t t, enum rtx_foresee how)
 	int ret;
 
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(t);
-	if (ret)
-		return ret;
 	if (how != RTX_FORESEE_OFF && how != RTX_FORESEE_LOOK && how != RTX_FORESEE_SLEEP)
 		return rtx_lib_failed(-EINVAL, "there is no way %d to foresee", (int)how);
+	ret = rtx_lib_timeline_enter(t);
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&t->lock);
 	t->foresees = how != RTX_FORESEE_OFF;
 	t->foresee = (struct foresee){ .sleeps = how == RTX_FORESEE_SLEEP };
 	t->last_payload = 0;
 	pthread_mutex_unlock(&t->lock);
+	rtx_lib_timeline_leave(t);
 	return 0;
 }
 
 int rtx_lib_timeline_share(rtx_timeline_t t, struct timeline_share *share)
 {
-	struct rtx_nvrm *n;
-	int ret = rtx_lib_timeline_check(t);
+	int ret;
+	struct rtx_nvrm *n = lock_handle(t, &ret);
 
-	if (ret)
+	if (!n)
 		return ret;
-	if (t->imported)
-		return rtx_lib_failed(-EOPNOTSUPP, "timeline %u has a word of the program's own",
-				      t->number);
-	n = t->nvrm;
-	pthread_mutex_lock(&n->lock);
-	ret = rtx_lib_nvrm_host_event(n->gpu, &n->memory);
-	pthread_mutex_unlock(&n->lock);
+	ret = t->imported ? rtx_lib_failed(-EOPNOTSUPP,
+					   "timeline %u has a word of the program's own", t->number)
+			  : rtx_lib_nvrm_host_event(n->gpu, &n->memory);
 	*share = (struct timeline_share){ .memory = n->memory.words_fd,
 					  .event = n->memory.host_event,
 					  .offset = t->number * WORD_BYTES };
+	pthread_mutex_unlock(&n->lock);
 	return ret;
 }
 
@@ -469,26 +540,26 @@ static int arm(rtx_timeline_t t, uint32_t value, bool always)
 	int ret;
 
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(t);
+	ret = rtx_lib_timeline_enter(t);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&t->lock);
 	ret = rtx_lib_timeline_event(t);
-	if (ret) {
-		pthread_mutex_unlock(&t->lock);
-		return ret;
-	}
+	if (ret)
+		goto out;
 	ret = rtx_lib_timeline_arm(t, value, !always && rtx_lib_timeline_quiet(t));
 	if (ret == -ERANGE)
 		rtx_lib_failed(ret,
 			       "value %u lies before %u, which is armed already; values go forward",
 			       value, t->armed);
-	pthread_mutex_unlock(&t->lock);
 	if (ret == -EAGAIN)
 		rtx_lib_failed(ret,
 			       "%u values are armed and have not been reached, which is the most; "
 			       "wait for one",
 			       outstanding(t));
+out:
+	pthread_mutex_unlock(&t->lock);
+	rtx_lib_timeline_leave(t);
 	return ret;
 }
 
@@ -507,12 +578,12 @@ int rtx_timeline_stamp(rtx_timeline_t t, uint32_t value, uint64_t *gpu_ns)
 	int ret;
 
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(t);
-	if (ret)
-		return ret;
 	if (!gpu_ns)
 		return rtx_lib_failed(-EINVAL,
 				      "there is no place for the time: the pointer is NULL");
+	ret = rtx_lib_timeline_enter(t);
+	if (ret)
+		return ret;
 	pthread_mutex_lock(&t->lock);
 	ret = rtx_lib_failed(-ENOENT, "value %u is not armed, or is not kept any more", value);
 	for (unsigned int i = 0; i < NVRM_ENTRIES; i++) {
@@ -530,6 +601,7 @@ int rtx_timeline_stamp(rtx_timeline_t t, uint32_t value, uint64_t *gpu_ns)
 		break;
 	}
 	pthread_mutex_unlock(&t->lock);
+	rtx_lib_timeline_leave(t);
 	return ret;
 }
 
@@ -540,13 +612,13 @@ int rtx_timeline_stats(rtx_timeline_t t, struct rtx_timeline_stats *stats)
 	int ret;
 
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(t);
-	if (ret)
-		return ret;
 	if (!stats || stats->size < sizeof(size_t) + sizeof(uint64_t))
 		return rtx_lib_failed(
 			-EINVAL,
 			"stats.size is not set; set it to sizeof(struct rtx_timeline_stats)");
+	ret = rtx_lib_timeline_enter(t);
+	if (ret)
+		return ret;
 	size = stats->size;
 	all_stats.size = size;
 	pthread_mutex_lock(&t->lock);
@@ -557,6 +629,7 @@ int rtx_timeline_stats(rtx_timeline_t t, struct rtx_timeline_stats *stats)
 	all_stats.missed = load_relaxed(&t->missed);
 	all_stats.looks = load_relaxed(&t->looks);
 	all_stats.hits = load_relaxed(&t->hits);
+	rtx_lib_timeline_leave(t);
 	if (size > sizeof(all_stats))
 		memset((char *)stats + sizeof(all_stats), 0, size - sizeof(all_stats));
 	memcpy(stats, &all_stats, size < sizeof(all_stats) ? size : sizeof(all_stats));

@@ -13,6 +13,9 @@
 
 /* 0, or the error for which a call on this timeline cannot be made. */
 int rtx_lib_timeline_check(rtx_timeline_t timeline);
+/* The same, and if it is 0, what closes the timeline waits until the thread leaves. */
+int rtx_lib_timeline_enter(rtx_timeline_t timeline);
+void rtx_lib_timeline_leave(rtx_timeline_t timeline);
 /* The next number of the timeline's own counting. */
 uint32_t rtx_lib_timeline_next(rtx_timeline_t timeline);
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "errors.h"
+#include "mutex.h"
 #include "nvrm_abi.h"
 #include "nvrm_gpu.h"
 
@@ -718,7 +719,7 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_memo
 
 	memset(gpu, 0, sizeof(*gpu));
 	memset(memory, 0, sizeof(*memory));
-	pthread_mutex_init(&gpu->lock, NULL);
+	rtx_lib_mutex_init(&gpu->lock);
 	gpu->sys = rtx_lib_nvrm_sys;
 	gpu->device_fd = memory->host_event = memory->words_fd = -1;
 	snprintf(gpu->name, sizeof(gpu->name), "%.20s", device ? device : "0");

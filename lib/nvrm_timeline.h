@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "cuda_pages.h"
 #include "foresee.h"
@@ -17,16 +16,20 @@
 #include "sys.h"
 
 struct rtx_timeline {
-	struct rtx_nvrm *nvrm; /* NULL: not open */
+	/* These outlive it, for threads that come too late. */
 	unsigned int number;
+	uint32_t inside;       /* threads in a call: it is not closed before they leave */
+	pthread_mutex_t lock;  /* of what is armed and foreseen, and of the channel's ring */
+	struct rtx_nvrm *nvrm; /* NULL: not open */
+	bool closing;
+
 	volatile uint32_t *word;
 	uint64_t word_at;  /* for the GPU */
 	uint32_t imported; /* handle of a page that is not ours */
 	struct cuda_page page;
 	struct nvrm_channel channel;
 
-	pthread_mutex_t lock; /* of what follows, and of the channel's ring */
-	uint32_t next;	      /* what rtx_lib_timeline_next() gave last */
+	uint32_t next; /* what rtx_lib_timeline_next() gave last */
 	bool any_armed;
 	uint32_t armed;			 /* last one */
 	bool quiet;			 /* that one raises no interrupt */
@@ -47,22 +50,22 @@ struct rtx_timeline {
 
 	/* One waiter sleeps in the driver, the others on a futex that it rings. */
 	uint32_t leader, turn;
-	uint32_t users;
-	bool closing;
+	uint32_t users; /* that wait */
 	uint64_t counted_armed, waits, wakes, missed, looks, hits;
 };
 
 struct rtx_nvrm {
-	pid_t pid;
+	uint32_t generation; /* of the process that opened it: forks so far */
 	bool closed;
 	struct nvrm_gpu *gpu; /* with others of this process */
 	struct nvrm_memory memory;
 	struct nvrm_channel
 		first; /* until a timeline takes it; none, where another opened the GPU */
 	bool first_taken;
-	pthread_mutex_t lock; /* of the list, and of all that is opened and closed */
-	struct rtx_timeline timelines[RTX_TIMELINES_MAX];
 	struct rtx_nvrm *later;
+	/* These outlive it, for threads that come too late. */
+	pthread_mutex_t lock; /* of the timelines, and of all that is opened and closed */
+	struct rtx_timeline timelines[RTX_TIMELINES_MAX];
 };
 
 _Static_assert(RTX_TIMELINES_MAX == NVRM_CHANNELS, "a channel each");

@@ -289,22 +289,25 @@ int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, u
 			  const bool *stop)
 {
 	struct wait w = { .value = value, .until = until, .stop = stop };
-	int ret = rtx_lib_timeline_check(t);
+	int ret = rtx_lib_timeline_enter(t);
 
 	if (ret)
 		return ret;
 	w.seen = timeline_word(t);
-	if ((int32_t)(w.seen - value) >= 0)
-		return 0;
-	if (how != RTX_SYNC_FENCE && how != RTX_SYNC_NOTIFY)
-		return rtx_lib_failed(-EINVAL,
-				      "a timeline is waited for by RTX_SYNC_FENCE or "
-				      "RTX_SYNC_NOTIFY, not %d",
-				      (int)how);
-	__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
-	__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
-	ret = how == RTX_SYNC_FENCE ? wait_looking(t, &w) : wait_asleep(t, &w);
-	__atomic_fetch_sub(&t->users, 1, __ATOMIC_SEQ_CST);
+	if ((int32_t)(w.seen - value) >= 0) {
+		ret = 0;
+	} else if (how != RTX_SYNC_FENCE && how != RTX_SYNC_NOTIFY) {
+		ret = rtx_lib_failed(-EINVAL,
+				     "a timeline is waited for by RTX_SYNC_FENCE or "
+				     "RTX_SYNC_NOTIFY, not %d",
+				     (int)how);
+	} else {
+		__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
+		ret = how == RTX_SYNC_FENCE ? wait_looking(t, &w) : wait_asleep(t, &w);
+		__atomic_fetch_sub(&t->users, 1, __ATOMIC_SEQ_CST);
+	}
+	rtx_lib_timeline_leave(t);
 	return ret;
 }
 

@@ -11,6 +11,7 @@
 #include "cpu.h"
 #include "errors.h"
 #include "handle.h"
+#include "mutex.h"
 #include "locate.h"
 #include "open.h"
 #include "process.h"
@@ -123,7 +124,6 @@ static int open_host(struct rtx_gpu *h, struct cpu_request *cpu)
 
 int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struct cpu_request *cpu)
 {
-	pthread_mutexattr_t inherit;
 	struct rtx_gpu *h;
 	const char *vgpu;
 	int ret;
@@ -155,10 +155,7 @@ int rtx_lib_open(rtx_gpu_t *handle, const struct rtx_gpu_options *options, struc
 		goto fail;
 	h->vgpu_named = h->vgpu[0];
 	h->options.device = h->options.vgpu = NULL; /* the copies count from here on */
-	pthread_mutexattr_init(&inherit);
-	pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT);
-	pthread_mutex_init(&h->control, &inherit);
-	pthread_mutexattr_destroy(&inherit);
+	rtx_lib_mutex_init(&h->control);
 
 	ret = open_host(h, cpu);
 	h->managed = !ret;

@@ -407,6 +407,84 @@ static void closing_sends_waiters_away(void **state)
 	assert_int_equal(rtx_timeline_wait(NULL, 1, RTX_SYNC_NOTIFY, 0), -EINVAL);
 }
 
+static bool over;
+
+/* All calls of a timeline, of whatever has its place by then. */
+static void *call_all(void *arg)
+{
+	struct rtx_timeline_stats s = RTX_INIT(struct rtx_timeline_stats);
+	rtx_timeline_t t = arg;
+	uint64_t stamp;
+
+	while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST)) {
+		rtx_timeline_wait(t, 1000000, RTX_SYNC_FENCE, rtxg_now_ns() + MS / 20);
+		rtx_timeline_arm(t, 1000001);
+		rtx_timeline_wait(t, 1000001, RTX_SYNC_NOTIFY, rtxg_now_ns() + MS / 20);
+		rtx_timeline_stamp(t, 1000001, &stamp);
+		rtx_timeline_stats(t, &s);
+		rtx_timeline_foresee(t, foreseeing);
+		rtx_timeline_reached(t, 3);
+	}
+	return NULL;
+}
+
+/* They are refused, or are what is closed waits for: words and channels do not go under them. */
+static void calls_that_come_while_it_is_closed(void **state)
+{
+	pthread_t threads[2];
+
+	up();
+	__atomic_store_n(&over, false, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_all, line), 0);
+	for (int i = 0; i < 60; i++) {
+		if (i % 3)
+			assert_int_equal(rtx_timeline_close(line), 0);
+		assert_int_equal(rtx_nvrm_close(gpu), 0);
+		assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
+		assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+	}
+	__atomic_store_n(&over, true, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	down();
+}
+
+static void *close_it(void *arg)
+{
+	return (void *)(intptr_t)rtx_timeline_close(arg);
+}
+
+static void one_of_several_closes(void **state)
+{
+	static uint32_t words[4][1024] __attribute__((aligned(4096)));
+	pthread_t threads[4];
+	int fds, objects;
+
+	up();
+	fds = fake_nvrm.fds;
+	objects = fake_nvrm.objects;
+	for (int round = 0; round < 60; round++) {
+		rtx_timeline_t other;
+		int closed = 0;
+		void *ret;
+
+		assert_int_equal(rtx_nvrm_timeline(gpu, words[round % 4], &other), 0);
+		for (int i = 0; i < 4; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, close_it, other), 0);
+		for (int i = 0; i < 4; i++) {
+			pthread_join(threads[i], &ret);
+			assert_true(!ret || (intptr_t)ret == -EBADF);
+			closed += !ret;
+		}
+		assert_int_equal(closed, 1);
+		assert_int_equal(fake_nvrm.wild, 0);
+		assert_int_equal(fake_nvrm.fds, fds);
+		assert_int_equal(fake_nvrm.objects, objects);
+	}
+	down();
+}
+
 /* Of one handle; those of another handle of the same GPU wait on. */
 static void closing_a_gpu_sends_its_waiters_away(void **state)
 {
@@ -636,6 +714,8 @@ int main(void)
 		cmocka_unit_test_setup(a_closed_gpu_is_named_and_its_memory_kept, before),
 		cmocka_unit_test_setup(a_sync_that_cannot_end_ends_its_launch, before),
 		cmocka_unit_test_setup(closing_sends_waiters_away, before),
+		cmocka_unit_test_setup(calls_that_come_while_it_is_closed, before),
+		cmocka_unit_test_setup(one_of_several_closes, before),
 		cmocka_unit_test_setup(closing_a_gpu_sends_its_waiters_away, before),
 		cmocka_unit_test_setup(an_event_that_is_refused_is_named, before),
 		cmocka_unit_test_setup(a_word_that_the_gpu_cannot_have_is_refused, before),
