@@ -9,6 +9,7 @@
 
 #include "cuda_pages.h"
 #include "errors.h"
+#include "mutex.h"
 
 #define ALREADY_REGISTERED 712 /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
 #define NOT_REGISTERED	   713 /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
@@ -27,10 +28,17 @@ static struct {
 	int (*exchange_mode)(int *);
 } cuda;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock;
+static pthread_cond_t gone = PTHREAD_COND_INITIALIZER; /* a page that was going */
 static bool found;
 /* Of timelines that have signalled: pages that CUDA knows from us. */
 static struct cuda_page *pages;
+
+static uintptr_t page_of(volatile uint32_t *word)
+{
+	return (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
+}
 
 static int find(void)
 {
@@ -60,7 +68,15 @@ static int find(void)
 static bool is_ours(uintptr_t at)
 {
 	for (const struct cuda_page *p = pages; p; p = p->next)
-		if (p->at == at)
+		if (p->at == at && !p->going)
+			return true;
+	return false;
+}
+
+static bool is_going(uintptr_t at)
+{
+	for (const struct cuda_page *p = pages; p; p = p->next)
+		if (p->at == at && p->going)
 			return true;
 	return false;
 }
@@ -68,7 +84,7 @@ static bool is_ours(uintptr_t at)
 /* 0, or CUDA's error. */
 static int place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at)
 {
-	uintptr_t here = (uintptr_t)word & ~(uintptr_t)(PAGE_BYTES - 1);
+	uintptr_t here = page_of(word);
 	/* A registered page is one for all contexts, and asking again costs little. */
 	int error = cuda.host_pointer(at, (void *)(uintptr_t)word, 0);
 	bool ours = false;
@@ -88,8 +104,14 @@ static int place(struct cuda_page *page, volatile uint32_t *word, unsigned long 
 	return error;
 }
 
+static void init_lock(void)
+{
+	rtx_lib_mutex_init(&lock);
+}
+
 void rtx_lib_cuda_lock(void)
 {
+	pthread_once(&once, init_lock);
 	pthread_mutex_lock(&lock);
 }
 
@@ -114,6 +136,10 @@ int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned
 
 	if (!ret) {
 		int mode = beside_captures(RELAXED);
+
+		/* What CUDA is about to forget must be given to it again afterwards. */
+		while (is_going(page_of(word)))
+			pthread_cond_wait(&gone, &lock);
 
 		error = place(page, word, at);
 		beside_captures(mode);
@@ -157,24 +183,34 @@ int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value)
  * CUDA keeps a registered page, and would write to it for whatever stands at its address later: to
  * the word of the next timeline, say, which would not see it.
  */
+static void strike(const struct cuda_page *page)
+{
+	for (struct cuda_page **p = &pages; *p; p = &(*p)->next)
+		if (*p == page) {
+			*p = page->next;
+			break;
+		}
+}
+
 bool rtx_lib_cuda_forget(struct cuda_page *page)
 {
-	int error = 0;
+	int error = 0, mode;
 
-	pthread_mutex_lock(&lock);
+	rtx_lib_cuda_lock();
 	if (page->at) {
-		for (struct cuda_page **p = &pages; *p; p = &(*p)->next)
-			if (*p == page) {
-				*p = page->next;
-				break;
-			}
+		page->going = true;
 		if (!is_ours(page->at)) {
-			int mode = beside_captures(RELAXED);
-
+			/* As long as a kernel that the write stands behind. */
+			pthread_mutex_unlock(&lock);
+			mode = beside_captures(RELAXED);
 			error = cuda.host_unregister((void *)page->at);
 			beside_captures(mode);
+			pthread_mutex_lock(&lock);
 		}
+		strike(page);
 		page->at = 0;
+		page->going = false;
+		pthread_cond_broadcast(&gone);
 	}
 	pthread_mutex_unlock(&lock);
 	return !error || error == NOT_REGISTERED;
@@ -183,5 +219,6 @@ bool rtx_lib_cuda_forget(struct cuda_page *page)
 void rtx_lib_cuda_fork_child(void)
 {
 	pages = NULL;
-	pthread_mutex_init(&lock, NULL);
+	init_lock();
+	pthread_cond_init(&gone, NULL);
 }

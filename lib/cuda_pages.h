@@ -11,10 +11,11 @@
 /* Of a timeline: the page of its word, which CUDA knows from us; 0: none. */
 struct cuda_page {
 	uintptr_t at;
+	bool going; /* CUDA is asked to forget it */
 	struct cuda_page *next;
 };
 
-/* Around the next three, and what must not change between them: no page is forgotten then. */
+/* Around the next three, and what must not change between them. The timeline stays open. */
 void rtx_lib_cuda_lock(void);
 void rtx_lib_cuda_unlock(void);
 /* Where the GPU finds the word: -ENOENT no CUDA, -EIO CUDA cannot write there. */
@@ -23,7 +24,10 @@ int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned
 int rtx_lib_cuda_check_stream(void *stream);
 /* Lets a stream write there, behind what it has been given: -EIO CUDA refused. */
 int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value);
-/* No stream writes to it any more. False: CUDA still holds it, so it has to stay. */
+/*
+ * Waits until the streams have written what they were given for the page, while others signal to
+ * other pages. False: CUDA still holds it, so it has to stay.
+ */
 bool rtx_lib_cuda_forget(struct cuda_page *page);
 /* A forked child has none. */
 void rtx_lib_cuda_fork_child(void);

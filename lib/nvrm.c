@@ -400,6 +400,11 @@ bool rtx_timeline_reached(rtx_timeline_t t, uint32_t value)
 	return reached;
 }
 
+volatile uint32_t *rtx_lib_timeline_word(rtx_timeline_t t)
+{
+	return t->word;
+}
+
 struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t t)
 {
 	return &t->page;

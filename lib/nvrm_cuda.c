@@ -11,21 +11,20 @@
 int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 {
 	unsigned long long at = 0;
-	volatile uint32_t *word;
 	uint32_t next;
 	int ret;
 
 	rtx_lib_forget_error();
-	ret = rtx_lib_timeline_check(timeline);
-	if (ret)
-		return ret;
 	if (!value)
 		return rtx_lib_failed(-EINVAL,
 				      "there is no place for the value: the pointer is NULL");
+	/* CUDA learns of no page that has gone: a close waits for this call. */
+	ret = rtx_lib_timeline_enter(timeline);
+	if (ret)
+		return ret;
 	rtx_lib_cuda_lock();
-	/* Who closes it from now on waits for the lock: CUDA learns of no page that has gone. */
-	word = rtx_timeline_word(timeline);
-	ret = word ? rtx_lib_cuda_place(rtx_lib_timeline_page(timeline), word, &at) : -EBADF;
+	ret = rtx_lib_cuda_place(rtx_lib_timeline_page(timeline), rtx_lib_timeline_word(timeline),
+				 &at);
 	if (!ret)
 		ret = rtx_lib_cuda_check_stream(stream);
 	if (!ret) {
@@ -36,5 +35,6 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 			*value = next;
 	}
 	rtx_lib_cuda_unlock();
+	rtx_lib_timeline_leave(timeline);
 	return ret;
 }

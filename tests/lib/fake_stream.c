@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define PAGE  4096u
 #define PAGES 32u
@@ -21,6 +22,8 @@ int fake_stream_registered, fake_stream_refuses;
 int fake_stream_captures, fake_stream_captured;
 /* Another thread captures a graph; calls that are not safe beside it break that. */
 int fake_stream_elsewhere, fake_stream_broken;
+/* 1: a stream has work, so that the next page is not forgotten before it ends; 2: that is waited for. */
+int fake_stream_works;
 
 static struct {
 	uintptr_t page,
@@ -89,6 +92,11 @@ int cuMemHostUnregister(void *page)
 		return 201;
 	if (breaks_a_capture())
 		return 900;
+	if (__atomic_load_n(&fake_stream_works, __ATOMIC_SEQ_CST) == 1) {
+		__atomic_store_n(&fake_stream_works, 2, __ATOMIC_SEQ_CST);
+		while (__atomic_load_n(&fake_stream_works, __ATOMIC_SEQ_CST))
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	}
 	if (i == PAGES || !page)
 		return 713;
 	munmap((void *)pages[i].pinned, PAGE);

@@ -19,6 +19,7 @@
 #include "rtxg_nvrm.h"
 
 extern int fake_stream_registered, fake_stream_refuses;
+extern int fake_stream_works;
 extern int fake_stream_captures, fake_stream_captured, fake_stream_elsewhere, fake_stream_broken;
 int cuMemHostUnregister(void *page);
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
@@ -35,6 +36,7 @@ static int before(void **state)
 	fake_stream_registered = fake_stream_refuses = 0;
 	fake_stream_captures = fake_stream_captured = 0;
 	fake_stream_elsewhere = fake_stream_broken = 0;
+	fake_stream_works = 0;
 	rtx_lib_nvrm_sys = &fake_nvrm_sys;
 	gpu = NULL;
 	line = NULL;
@@ -233,6 +235,62 @@ static void pages_stay_that_cuda_does_not_let_go(void **state)
 	}
 }
 
+static void *close_line(void *arg)
+{
+	return (void *)(intptr_t)rtx_timeline_close(line);
+}
+
+static void *signal_again(void *arg)
+{
+	uint32_t value;
+	int ret = rtx_timeline_signal(arg, NULL, &value);
+
+	return (void *)(intptr_t)(ret ? ret : !rtx_timeline_reached(arg, value));
+}
+
+/* CUDA forgets a page when its streams' work has ended: only those of that page wait for it. */
+static void a_close_beside_work_delays_no_other(void **state)
+{
+	pthread_t closes, signals;
+	rtx_timeline_t other, again;
+	rtx_nvrm_t second;
+	void *ret;
+
+	up();
+	assert_int_equal(rtx_nvrm_init(&second, NULL), 0);
+	assert_int_equal(rtx_nvrm_timeline(second, NULL, &other), 0);
+	signalled(line);
+	__atomic_store_n(&fake_stream_works, 1, __ATOMIC_SEQ_CST);
+	assert_int_equal(pthread_create(&closes, NULL, close_line, NULL), 0);
+	while (__atomic_load_n(&fake_stream_works, __ATOMIC_SEQ_CST) != 2)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	/* Another page. */
+	for (int i = 0; i < 10; i++)
+		signalled(other);
+	__atomic_store_n(&fake_stream_works, 0, __ATOMIC_SEQ_CST);
+	pthread_join(closes, &ret);
+	assert_null(ret);
+
+	/* The same page, of another timeline: CUDA is given it again. */
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &again), 0);
+	signalled(line);
+	__atomic_store_n(&fake_stream_works, 1, __ATOMIC_SEQ_CST);
+	assert_int_equal(pthread_create(&closes, NULL, close_line, NULL), 0);
+	while (__atomic_load_n(&fake_stream_works, __ATOMIC_SEQ_CST) != 2)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	assert_int_equal(pthread_create(&signals, NULL, signal_again, again), 0);
+	nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	__atomic_store_n(&fake_stream_works, 0, __ATOMIC_SEQ_CST);
+	pthread_join(closes, &ret);
+	assert_null(ret);
+	pthread_join(signals, &ret);
+	assert_null(ret);
+	assert_int_equal(fake_stream_registered, 2);
+	assert_int_equal(rtx_nvrm_close(second), 0);
+	down();
+}
+
 static void *signal_until_closed(void *arg)
 {
 	sem_t *begun = arg;
@@ -277,6 +335,7 @@ int main(void)
 		cmocka_unit_test_setup(another_threads_capture_goes_on, before),
 		cmocka_unit_test_setup(a_stream_signals_to_what_was_opened_again, before),
 		cmocka_unit_test_setup(a_stream_signals_to_what_is_being_closed, before),
+		cmocka_unit_test_setup(a_close_beside_work_delays_no_other, before),
 		cmocka_unit_test_setup(pages_stay_that_cuda_does_not_let_go, before),
 	};
 
