@@ -387,8 +387,10 @@ int rtx_lib_nvrm_event(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
 
 static void close_channel(struct nvrm_gpu *gpu, struct nvrm_channel *channel)
 {
-	if (channel->handle)
+	if (channel->handle) {
 		nv_rm_free(&gpu->rm, gpu->group, channel->handle);
+		gpu->spent = !--gpu->channels;
+	}
 	if (channel->event_handle)
 		nv_rm_free(&gpu->rm, gpu->subdevice, channel->event_handle);
 	if (channel->event >= 0)
@@ -404,6 +406,21 @@ void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *chann
 	pthread_mutex_unlock(&gpu->lock);
 }
 
+/* A group of channels that takes one more. */
+static int have_group(struct nvrm_gpu *gpu)
+{
+	struct nvrm_group_alloc group = { .space = gpu->space, .engine = gpu->engine };
+
+	if (gpu->group && !gpu->spent)
+		return 0;
+	if (gpu->group)
+		nv_rm_free(&gpu->rm, gpu->device, gpu->group);
+	gpu->group = 0;
+	gpu->spent = false;
+	return nv_rm_alloc(&gpu->rm, gpu->device, &gpu->group, NV_CLASS_CHANNEL_GROUP, &group,
+			   sizeof(group));
+}
+
 static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, unsigned int number,
 			struct nvrm_channel *c)
 {
@@ -413,6 +430,7 @@ static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, 
 					.engine = gpu->engine,
 					.userd = { memory->handle },
 					.userd_offset = { offset + USERD_OFFSET } };
+	int err;
 
 	memset(c, 0, sizeof(*c));
 	c->event = -1;
@@ -423,7 +441,9 @@ static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, 
 	c->fences = (volatile struct nvrm_fence *)(memory->pages + offset + FENCES_OFFSET);
 	c->push_at = memory->at + offset + PUSH_OFFSET;
 	c->fences_at = memory->at + offset + FENCES_OFFSET;
-	return nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
+	err = nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
+	gpu->channels += !err;
+	return err;
 }
 
 static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
@@ -446,11 +466,17 @@ static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
 			 unsigned int number, struct nvrm_channel *channel)
 {
-	const char *step = "opening a channel";
+	const char *step = "opening a group of channels";
 	int err;
 
+	memset(channel, 0, sizeof(*channel));
+	channel->event = -1;
 	pthread_mutex_lock(&gpu->lock);
-	err = make_channel(gpu, memory, number, channel);
+	err = have_group(gpu);
+	if (!err) {
+		step = "opening a channel";
+		err = make_channel(gpu, memory, number, channel);
+	}
 	if (!err) {
 		step = "starting a channel";
 		err = start_channel(gpu, channel);
@@ -484,16 +510,10 @@ static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 static int open_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, uint32_t engine,
 		       uint32_t class_id, struct nvrm_channel *first)
 {
-	struct nvrm_group_alloc group = { .space = gpu->space, .engine = engine };
 	int err;
 
-	gpu->group = 0;
 	gpu->engine = engine;
 	gpu->channel_class = class_id;
-	err = nv_rm_alloc(&gpu->rm, gpu->device, &gpu->group, NV_CLASS_CHANNEL_GROUP, &group,
-			  sizeof(group));
-	if (err)
-		return refused(gpu, err, "opening a group of channels");
 	err = rtx_lib_nvrm_channel(gpu, memory, 0, first);
 	if (!err && try_channel(gpu, first)) {
 		rtx_lib_nvrm_channel_close(gpu, first);
@@ -502,8 +522,10 @@ static int open_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, u
 				     "GPU's own API on this machine",
 				     gpu->name, engine - NV_ENGINE_TYPE_COPY0);
 	}
-	if (err)
+	if (err && gpu->group)
 		nv_rm_free(&gpu->rm, gpu->device, gpu->group);
+	if (err)
+		gpu->group = 0;
 	return err;
 }
 

@@ -54,6 +54,9 @@ struct nvrm_gpu {
 	int device_fd, minor; /* minor: N of /dev/nvidiaN */
 	uint32_t device, subdevice, space, addresses, group;
 	uint32_t engine, channel_class;
+	/* In the group. Once its last one has gone the driver lets it have no others. */
+	unsigned int channels;
+	bool spent;
 	volatile uint32_t *doorbell;
 	void *doorbell_page;
 	unsigned int users; /* handles that have it: nvrm_clients.c's */

@@ -31,6 +31,8 @@ static struct object {
 	uint32_t engine, entries, get;
 	uint64_t ring, userd;
 	bool bound, scheduled;
+	/* group: its last channel has gone */
+	bool spent;
 	/* event: a descriptor of our own to raise it by, and its notifier */
 	int fd;
 	uint32_t index;
@@ -226,14 +228,33 @@ static struct object *add(uint32_t client, uint32_t parent, uint32_t handle, enu
 	abort();
 }
 
+static struct object *find(uint32_t client, uint32_t handle);
+
+/* As on the card: a group that has lost its last channel takes no other. */
+static void spend_group(const struct object *channel)
+{
+	struct object *group = find(channel->client, channel->parent);
+
+	for (int i = 0; i < OBJECTS; i++)
+		if (object[i].kind == CHANNEL && object[i].client == channel->client &&
+		    object[i].parent == channel->parent)
+			return;
+	if (group)
+		group->spent = true;
+}
+
 static void drop(struct object *o)
 {
-	if (o->kind == GONE)
+	enum kind kind = o->kind;
+
+	if (kind == GONE)
 		return;
-	if (o->kind == EVENT)
+	if (kind == EVENT)
 		close(o->fd);
 	o->kind = GONE;
 	fake_nvrm.objects--;
+	if (kind == CHANNEL)
+		spend_group(o);
 	for (int i = 0; i < OBJECTS; i++) /* and its children */
 		if (object[i].kind != GONE && object[i].client == o->client &&
 		    object[i].parent == o->handle)
@@ -271,6 +292,8 @@ static uint32_t allocate(struct nvos64 *a)
 		    c->entries > ENTRIES_MAX || !memory || memory->kind != PAGES ||
 		    c->userd_offset[0] % 512 || c->userd_offset[0] + 512 > memory->length)
 			return NV_STATUS_INVALID_ARGUMENT;
+		if (find(a->root, a->parent)->spent)
+			return NV_STATUS_INVALID_STATE;
 		at = memory->at;
 		o = add(a->root, a->parent, a->object, CHANNEL);
 		o->engine = c->engine;
