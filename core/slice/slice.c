@@ -188,6 +188,7 @@ static bool two_tenants(const struct rtxg_slice *s)
 static void plan(struct rtxg_slice *s)
 {
 	uint32_t i, present = 0, stopped = 0;
+	uint64_t at;
 	bool caps;
 
 	reckon_idle(s);
@@ -227,22 +228,16 @@ static void plan(struct rtxg_slice *s)
 	s->waiting = present >= 2 || stopped;
 	/*
 	 * For one tenant without a cap there is nothing to decide: look rarely, to notice others,
-	 * and still less often where a program would have to come first.
+	 * and still less often where a program would have to come first. What is done meanwhile does
+	 * not put the reading of the log off: what is set, work that comes, or a release.
 	 */
-	if (s->turns) {
-		/* What is done for a release does not put it off. */
-		uint64_t at = s->read + slice_calm_ns(s, caps);
-
-		slice_wake_at(s, at > s->now ? at : s->now);
-	} else if (s->mode == RTXG_SLICE_MODE_ARRIVAL || present >= 2 || stopped || caps) {
-		/* Who fills and empties queues all the time does not put that off. */
-		uint64_t at = s->read + s->params.tick_ns;
-
-		slice_wake_at(s, at > s->now ? at : s->now);
-	} else {
-		slice_wake_at(s, s->now + s->params.tick_ns *
-						  (two_tenants(s) ? QUIET_TICKS : EMPTY_TICKS));
-	}
+	if (s->turns)
+		at = s->read + slice_calm_ns(s, caps);
+	else if (s->mode == RTXG_SLICE_MODE_ARRIVAL || present >= 2 || stopped || caps)
+		at = s->read + s->params.tick_ns;
+	else
+		at = s->read + s->params.tick_ns * (two_tenants(s) ? QUIET_TICKS : EMPTY_TICKS);
+	slice_wake_at(s, at > s->now ? at : s->now);
 	slice_plan_retries(s);
 }
 

@@ -715,6 +715,39 @@ static void looks_do_not_put_the_reading_of_the_log_off(void **state)
 	end(&r);
 }
 
+/*
+ * A vGPU is set again each 10 ms, as a program does that adjusts shares all the time. The programs
+ * that have begun meanwhile are in the log, and it is read in time all the same.
+ */
+static void what_is_set_again_and_again_does_not_put_the_reading_off(void **state)
+{
+	uint32_t turns = 0, on;
+	struct rig r;
+
+	begin(&r, two_in_batch);
+	for (int i = 0; i < 20; i++) {
+		tell(&r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TENANT_SET,
+						    .tenant = 0,
+						    .tenant_params = two_in_batch[0] });
+		pass(&r, 10 * MS);
+	}
+	r.follows = true;
+	take(&r, 1);
+	r.now += 2 * MS;
+	take(&r, 2);
+	for (int i = 0; i < 100; i++) {
+		on = r.on;
+		tell(&r, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TENANT_SET,
+						    .tenant = (uint32_t)i % 3,
+						    .tenant_params = two_in_batch[i % 3] });
+		pass(&r, 10 * MS);
+		follow(&r);
+		turns += on != r.on;
+	}
+	assert_in_range(turns, 20, 200);
+	end(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -733,6 +766,7 @@ int main(void)
 		cmocka_unit_test(times_to_come_are_not_believed_for_longer_than_they_are_told),
 		cmocka_unit_test(times_long_ago_are_charged_to_none),
 		cmocka_unit_test(looks_do_not_put_the_reading_of_the_log_off),
+		cmocka_unit_test(what_is_set_again_and_again_does_not_put_the_reading_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
