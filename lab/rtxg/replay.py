@@ -28,7 +28,15 @@ from dataclasses import dataclass, field, replace
 
 from . import periodic
 from .analysis import Analysis, TaskResult
-from .late import LateJob, Stretches, Thief, denied, explain, real_time_limit
+from .late import (
+    LateJob,
+    Stretches,
+    Thief,
+    denied,
+    explain,
+    over_limit,
+    real_time_limit,
+)
 from .model import Task, TaskSet
 from .queues import Pool
 
@@ -338,6 +346,8 @@ def _explained(
 ) -> dict[str, list[LateJob]]:
     """By task: what kept each late job from its CPUs."""
     limit = real_time_limit() if policy in LIMITED else None
+    if limit and over_limit(analysis, limit)[1] <= limit.runtime:
+        limit = None  # the set cannot strike it: what took its CPUs is outside of it
     cpus = analysis.taskset.platform.cpus_per_cluster
     explained: dict[str, list[LateJob]] = {}
     for name, one in found.items():

@@ -218,3 +218,17 @@ def test_a_job_that_the_one_before_it_kept_is_explained_with_it():
     found["a"]["late"][1] = (0.2, 0.12)  # it began after the end of the first
     _, second = replay._explained(whole, "deadline", found, {0: thief})["a"]
     assert second.denied == pytest.approx(100_000)
+
+
+@pytest.mark.parametrize(("run", "cause"), [(30_000, "stolen"), (90_000, "limit")])
+def test_the_limit_is_not_blamed_by_a_set_that_cannot_strike_it(run, cause, monkeypatch):
+    """A hypervisor that froze both CPUs for 96 ms was read only much later, on a busy machine."""
+    monkeypatch.setattr(replay, "real_time_limit", lambda: LIMIT)
+    one = analyze(taskset(task("a", run, 100_000), cpus=1))
+    found = {"a": {"late": [(0.0, 0.15)], "ran": [(0.0, 0.02), (0.116, 0.15)], "slept": []}}
+    thief = Thief([0])
+    thief.seen = [(0.0, 0.0), (0.9, 100_000.0)]
+    (job,) = replay._explained(one, "fifo", found, {0: thief})["a"]
+    assert job.longest == pytest.approx(96_000)
+    assert job.cause == cause
+    assert "hypervisor took up to 100ms" in job.words()
