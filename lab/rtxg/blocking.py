@@ -293,9 +293,9 @@ def fmlp_plus(sharers: Sequence[Sharer]) -> list[Waits]:
 
 
 def _in_flight(sharers: Sequence[Sharer]) -> Iterator[list[int]]:
-    """For one task after the other: how many requests of each task are in flight at most while one of
-    its jobs responds, of ceil((R + R_i) / T_i) jobs. In whole numbers: sets of 300 tasks have 90 000
-    pairs."""
+    """For one task after the other: how many requests of each task are in flight at most while one
+    of its jobs responds, of ceil((R + R_i) / T_i) jobs. In whole numbers: sets of 300 tasks have
+    90 000 pairs."""
     times = [
         (*Fraction(one.response).as_integer_ratio(), *Fraction(one.period).as_integer_ratio())
         for one in sharers

@@ -207,7 +207,8 @@ class Platform:
             value = getattr(self, what)
             whole = isinstance(value, Integral) and not isinstance(value, bool)
             if not whole or value < least:
-                raise ValueError(f"{what} is {shown(value)}; it must be a whole number from {least}")
+                need = f"it must be a whole number from {least}"
+                raise ValueError(f"{what} is {shown(value)}; {need}")
         if self.scheduler == "P-FP":
             if self.clusters != self.cpus or self.gpus > 1:
                 raise ValueError(

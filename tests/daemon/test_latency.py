@@ -298,18 +298,21 @@ def test_measurements_on_two_gpus_find_programs_and_counts_of_each(gpu: Gpu) -> 
             card.make_vgpus()
             plain(card)
             assert promised(card, tasks) == ""
-        assert [vgpu(gpu.daemon, f"task0-nvidia{n}")["min_ppm"] for n in range(2)] == [10_000 * tasks[0].share] * 2
+        for n in range(2):
+            assert vgpu(gpu.daemon, f"task0-nvidia{n}")["min_ppm"] == 10_000 * tasks[0].share
         assert 2 * tasks[0].share > 100
         for number, card in enumerate(cards):
-            hog, task = (card.begin(programs, ["sleep", "600"], name).pid for name in ("hog0", "task0"))
+            hog = card.begin(programs, ["sleep", "600"], "hog0").pid
+            task = card.begin(programs, ["sleep", "600"], "task0").pid
             gpu.process(gpu=number, pid=hog)
             gpu.process("bursty", gpu=number, pid=task)
             card.check_placed([hog, task])
             due = {hog: f"hog0-{card.gpu}", task: f"task0-{card.gpu}"}
-            wait_for(
-                "both are in their vGPUs, and on no other GPU",
-                lambda card=card, due=due: {pid: one["vgpu"] for pid, one in product.tasks(card.gpu).items()} == due,
-            )
+
+            def where(gpu: str = card.gpu) -> dict[int, str]:
+                return {pid: one["vgpu"] for pid, one in product.tasks(gpu).items()}
+
+            wait_for("each is in its vGPU", lambda where=where, due=due: where() == due)
             assert list(card.long_waits(5 * MS)) == ["task0"]
     with pytest.raises(RuntimeError, match="does not govern nvidia2"):
         Card(setup, product, 2, 3).check_governed()

@@ -124,7 +124,9 @@ def test_requests_that_spread_evenly_need_no_solver(monkeypatch):
 
 
 @settings(max_examples=200)
-@given(st.lists(st.integers(1, 60), max_size=6), st.lists(st.integers(1, 60), min_size=1, max_size=7))
+@given(
+    st.lists(st.integers(1, 60), max_size=6), st.lists(st.integers(1, 60), min_size=1, max_size=7)
+)
 def test_two_queues_share_their_shortest_requests_as_evenly_as_can_be(short, long):
     """Of all ways to give the ten shortest to one or the other, the best; nothing is lost."""
     if sum(short) > sum(long):

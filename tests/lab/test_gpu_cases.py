@@ -449,7 +449,7 @@ def test_two_gpus_have_sets_of_their_own_at_the_same_time(
     first, second = (json.loads(f.read_text(encoding="ascii")) for f in files)
     assert (first["gpus"], second["gpus"]) == (["nvidia0", "nvidia1"], ["nvidia1", "nvidia0"])
     assert [s["tasks"] for s in first["sets"]] != [s["tasks"] for s in second["sets"]]
-    # Each program is on its GPU, in a vGPU of that GPU; a thread that ends takes its programs along.
+    # Each program is on its GPU, in a vGPU of it; a thread that ends takes its programs along.
     for number, run in enumerate((first, second)):
         mine = [hog for hog in Writes.hogs if hog.number == number]
         assert len(mine) >= sum(len(s["hogs_us"]) for s in run["sets"][::2])

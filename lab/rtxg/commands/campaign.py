@@ -81,7 +81,13 @@ def _parser() -> Parser:
     parser.add_argument("--seed", type=int, help="seed of all random numbers (2012, or the file's)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes on this machine (1)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="use the workers of this Dask scheduler, e.g. tcp://host:8786")
-    parser.add_argument("--out", type=path_name, required=True, metavar="DIR", help="folder for results and graphs")
+    parser.add_argument(
+        "--out",
+        type=path_name,
+        required=True,
+        metavar="DIR",
+        help="folder for results and graphs",
+    )
     parser.add_argument(
         "--format", choices=("png", "pdf", "svg"), help="format of the graphs (png)"
     )

@@ -72,7 +72,9 @@ def _parser() -> Parser:
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="how long to watch (3)")
     parser.add_argument("--no-tracepoints", action="store_true", help="use only what needs no privilege")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--out", type=path_name, metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument(
+        "--out", type=path_name, metavar="FILE", help="also write the JSON to a file"
+    )
     parser.add_argument(
         "--inversions", action="store_true", help="priority inversions of the interrupt, from the log of rtxg.ko (root)"
     )

@@ -71,7 +71,12 @@ def _parser() -> Parser:
     parser.add_argument("--random-offsets", action="store_true", help="first releases at random times")
     parser.add_argument("--asynchronous", action="store_true", help="jobs queue GPU work and wait at the end only")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--picture", type=path_name, metavar="FILE", help="draw what the CPUs did (png, pdf, svg)")
+    parser.add_argument(
+        "--picture",
+        type=path_name,
+        metavar="FILE",
+        help="draw what the CPUs did (png, pdf, svg)",
+    )
     parser.add_argument("--picture-length", default="60ms", metavar="TIME", help="how much of it to draw (60ms)")
     parser.add_argument("--experiment", choices=EXPERIMENTS, help="an experiment of the papers instead of a file")
     parser.add_argument(

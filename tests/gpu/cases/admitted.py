@@ -9,8 +9,9 @@ that no schedule can serve has to miss then. May not: know more of the GPU than 
 Each run draws other sets, unless ADMITTED_SEED names its seed, and keeps them in a file of its own:
 GPU-DRIVER-DATE-admitted-TIME.json, written after each set, so that a run which is cut short loses
 one set at most. What counts of a set is the time in which all of its tasks ran with their promises
-and were warm: of an admitted one alone. The runs of one model and driver, here and in bench/results,
-are summed, and then those of all cards. `make gpu CASE=admitted SOAK=540` runs for 540 s.
+and were warm: of an admitted one alone. The runs of one model and driver, here and in
+bench/results, are summed, and then those of all cards. `make gpu CASE=admitted SOAK=540` runs for
+540 s.
 
 On a machine with several GPUs each one has sets, vGPUs, programs and a file of its own, at the same
 time, under one daemon. The names of the files then end with the daemon's name of the GPU.
@@ -749,8 +750,8 @@ def tell(setup: Setup, own: list[Run]) -> None:
         hour_percent=100 * of_all / HOUR,
     )
     print(
-        f"    {counted:.0f} s of the hour are there on this model and driver, {of_all:.0f} s on all: "
-        f"this run added {added:.0f} s in {took:.0f} s",
+        f"    {counted:.0f} s of the hour are there on this model and driver, {of_all:.0f} s on "
+        f"all: this run added {added:.0f} s in {took:.0f} s",
         flush=True,
     )
 
