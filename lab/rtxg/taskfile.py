@@ -83,6 +83,8 @@ _TASK_KEYS = {
 }
 _GPU_KEYS = {"calls", "time", "section", "requests"}
 _POLICIES = {"SCHED_OTHER", "SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"}
+#: Those of rt-app's files.
+_RTAPP_POLICIES = ("SCHED_OTHER", "SCHED_IDLE", "SCHED_RR", "SCHED_FIFO", "SCHED_DEADLINE")
 
 
 class _Lines:
@@ -425,10 +427,12 @@ def loads_rtapp(text: str, path: object = "<text>", cpus: int | None = None) -> 
                 return number
         return None
 
+    usual = document.get("global", {})
+    usual = usual.get("default_policy") if isinstance(usual, dict) else None
     tasks, highest = [], 0
     for name, entry in entries.items():
         try:
-            found, cpu = _read_rtapp_task(name, entry, line_of(name))
+            found, cpu = _read_rtapp_task(name, entry, line_of(name), usual)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
             raise TaskFileError(path, line_of(name), f"task {name}: {what}") from None
@@ -441,10 +445,18 @@ def loads_rtapp(text: str, path: object = "<text>", cpus: int | None = None) -> 
     return Problem(taskset)
 
 
-def _read_rtapp_task(name: str, entry: object, line: int | None) -> tuple[list[Task], int]:
-    """The instances of one rt-app task, and the highest CPU it names."""
+def _read_rtapp_task(
+    name: str, entry: object, line: int | None, usual: object
+) -> tuple[list[Task], int]:
+    """The instances of one rt-app task, and the highest CPU it names.
+
+    :param usual: the policy of tasks that name none.
+    """
     if not isinstance(entry, dict):
         raise ValueError("must be an object")
+    policy = entry.get("policy", usual or "SCHED_OTHER")
+    if policy not in _RTAPP_POLICIES:
+        raise ValueError(f"policy is {shown(policy)}; use one of {', '.join(_RTAPP_POLICIES)}")
     cost, period = _rtapp_demand(entry)
     if "dl-runtime" in entry:
         cost = parse_time(entry["dl-runtime"])
@@ -457,7 +469,7 @@ def _read_rtapp_task(name: str, entry: object, line: int | None) -> tuple[list[T
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise ValueError(f"{key} is {shown(value)}; it must be a whole number from 0 to {most}")
     copies = whole["instance"][0]
-    priority = whole["priority"][0] if entry.get("policy") in ("SCHED_FIFO", "SCHED_RR") else 0
+    priority = whole["priority"][0] if policy in ("SCHED_FIFO", "SCHED_RR") else 0
     offset = parse_time(entry.get("delay", 0))
     affinity = entry.get("cpus", [])
     if not isinstance(affinity, list) or not all(

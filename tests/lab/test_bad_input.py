@@ -71,6 +71,9 @@ def test_a_task_file(old: str, new: str, message: str, tmp_path: Path, ask: Ask)
         ('{"run": 3, "timer": 7}', "timer is 7; it must be an object with a period"),
         ('{"run": 3, "timer": {"period": 1000}, "cpus": [true]}', "must be a list of CPU numbers"),
         ('{"run": 3, "timer": {}}', "period is missing"),
+        # Its priority was dropped without a word.
+        ('{"run": 3, "timer": {"period": 9}, "policy": "FIFO"}', "policy is 'FIFO'; use one of"),
+        ('{"run": 3, "timer": {"period": 9}, "policy": 1}', "policy is 1; use one of SCHED_OTHER"),
     ],
 )
 def test_a_file_of_rt_app(entry: str, message: str, tmp_path: Path, ask: Ask) -> None:

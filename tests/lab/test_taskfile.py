@@ -213,6 +213,15 @@ def test_rtapp():
     assert (system["two"].cost, system["two"].period) == (900, 4000)
 
 
+def test_a_policy_for_all_tasks_of_rtapp_is_that_of_those_that_name_none():
+    task = '{"run": 1, "priority": 40, "timer": {"period": 9}'
+    tasks = f'"a": {task}}}, "b": {task}, "policy": "SCHED_OTHER"}}'
+    system = loads_rtapp(
+        f'{{"tasks": {{{tasks}}}, "global": {{"default_policy": "SCHED_FIFO"}}}}'
+    ).taskset
+    assert (system["a"].priority, system["b"].priority) == (40, 0)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
