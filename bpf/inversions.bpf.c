@@ -9,6 +9,10 @@
  *     interrupt's), runs while a real-time task that comes before the owner is ready on that CPU;
  *   - a thread of the interrupt's is ready while something that comes after the owner runs on the
  *     CPU where that thread waits.
+ * A tasklet is of the interrupt in whose top half it was queued: others may come between that and its
+ * run, and one run of the softirq may have tasklets of several. The kernel tells of each tasklet that
+ * it runs (since 6.4, and Debian's 6.1); where it does not, a run is that of the first of them.
+ *
  * Ready tasks are those that were woken, or preempted, and have not run since. One that is taken to
  * another CPU meanwhile counts for the CPU where it was woken. The interrupts' threads are none.
  *
@@ -84,6 +88,9 @@ struct {
 	__type(key, struct inv_key);
 	__type(value, struct inv_stats);
 } found SEC(".maps");
+
+/* Whether the kernel tells of each tasklet. Set before the program is loaded. */
+const volatile bool each_tasklet = 1;
 
 /*
  * How many of each priority are in `ready`. To look through that map takes as long as short inversions
@@ -228,7 +235,10 @@ int BPF_PROG(entry, int number, struct irqaction *action)
 	struct inv_cpu *cpu = this_cpu();
 	u32 key = number;
 
-	if (cpu && bpf_map_lookup_elem(&chosen, &key))
+	if (!cpu)
+		return 0;
+	cpu->in_top = 1;
+	if (bpf_map_lookup_elem(&chosen, &key))
 		begins(&cpu->top, key);
 	return 0;
 }
@@ -238,11 +248,46 @@ int BPF_PROG(leave, int number, struct irqaction *action, int result)
 {
 	struct inv_cpu *cpu = this_cpu();
 
-	if (!cpu || !cpu->top.on || cpu->top.irq != (u32)number)
+	if (!cpu)
 		return 0;
-	ran(cpu, &cpu->top, INV_TOP, 1);
-	cpu->last_irq = number;
-	cpu->follows = 1;
+	cpu->in_top = 0;
+	if (cpu->top.on && cpu->top.irq == (u32)number)
+		ran(cpu, &cpu->top, INV_TOP, 1);
+	return 0;
+}
+
+static __always_inline struct inv_raised *raised_as(struct inv_cpu *cpu, unsigned int vector)
+{
+	return vector == TASKLET_IRQ  ? &cpu->raised
+	       : vector == HI_SOFTIRQ ? &cpu->raised_high
+				      : (struct inv_raised *)0;
+}
+
+/* The interrupt of the tasklet that comes next; 0: of none that is looked at. */
+static __always_inline u32 next_of(struct inv_raised *raised)
+{
+	u32 at = raised->first++;
+
+	/* more of them than there are places for */
+	return raised->end - at > INV_RAISED ? 0 : raised->irqs[at & (INV_RAISED - 1)];
+}
+
+/* A tasklet was queued: each of them raises its softirq. */
+SEC("raw_tp/softirq_raise")
+int BPF_PROG(raise, unsigned int vector)
+{
+	struct inv_cpu *cpu = this_cpu();
+	struct inv_raised *raised;
+	u32 irq = 0;
+
+	raised = cpu ? raised_as(cpu, vector) : 0;
+	if (!raised)
+		return 0;
+	if (cpu->in_top)
+		irq = cpu->top.on ? cpu->top.irq : 0;
+	else if (!cpu->in_timer && cpu->soft.on)
+		irq = cpu->soft.irq;
+	raised->irqs[raised->end++ & (INV_RAISED - 1)] = irq;
 	return 0;
 }
 
@@ -250,11 +295,47 @@ SEC("raw_tp/softirq_entry")
 int BPF_PROG(softirq, unsigned int vector)
 {
 	struct inv_cpu *cpu = this_cpu();
+	struct inv_raised *raised;
+	u32 irq = 0;
 
-	if (!cpu || !cpu->follows || (vector != HI_SOFTIRQ && vector != TASKLET_IRQ))
+	if (!cpu)
 		return 0;
-	cpu->follows = 0;
-	begins(&cpu->soft, cpu->last_irq);
+	cpu->vector = vector + 1;
+	raised = raised_as(cpu, vector);
+	if (!raised)
+		return 0;
+	/* what is queued from now on is for the next run */
+	cpu->taken = raised->end;
+	for (int i = 0; i < INV_RAISED && !each_tasklet && !irq && raised->first != cpu->taken; i++)
+		irq = next_of(raised);
+	if (irq)
+		begins(&cpu->soft, irq);
+	return 0;
+}
+
+SEC("raw_tp/tasklet_entry")
+int BPF_PROG(tasklet, void *tasklet, void *function)
+{
+	struct inv_cpu *cpu = this_cpu();
+	struct inv_raised *raised;
+	u32 irq;
+
+	raised = cpu ? raised_as(cpu, cpu->vector - 1) : 0;
+	if (!raised || raised->first == cpu->taken)
+		return 0;
+	irq = next_of(raised);
+	if (irq)
+		begins(&cpu->soft, irq);
+	return 0;
+}
+
+SEC("raw_tp/tasklet_exit")
+int BPF_PROG(tasklet_done, void *tasklet, void *function)
+{
+	struct inv_cpu *cpu = this_cpu();
+
+	if (cpu && cpu->soft.on)
+		ran(cpu, &cpu->soft, INV_RUNS, 1);
 	return 0;
 }
 
@@ -262,8 +343,17 @@ SEC("raw_tp/softirq_exit")
 int BPF_PROG(softirq_done, unsigned int vector)
 {
 	struct inv_cpu *cpu = this_cpu();
+	struct inv_raised *raised;
 
-	if (cpu && cpu->soft.on && (vector == HI_SOFTIRQ || vector == TASKLET_IRQ))
+	if (!cpu)
+		return 0;
+	cpu->vector = 0;
+	raised = raised_as(cpu, vector);
+	if (!raised)
+		return 0;
+	/* one that was disabled did not run, and was queued once more */
+	raised->first = cpu->taken;
+	if (cpu->soft.on)
 		ran(cpu, &cpu->soft, INV_RUNS, 1);
 	return 0;
 }
@@ -311,8 +401,11 @@ static __always_inline void learn(struct inv_cpu *cpu, u32 tid, struct task_stru
 	struct inv_irq *irq;
 	u32 key = work->irq;
 
-	/* a timer that fires meanwhile wakes for itself */
+	/* a timer that fires meanwhile wakes for itself, and so does another softirq on a thread's back */
 	if (!work->on || cpu->in_timer || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return;
+	if (work == &cpu->thread &&
+	    (cpu->in_top || (cpu->vector && !raised_as(cpu, cpu->vector - 1))))
 		return;
 	irq = bpf_map_lookup_elem(&chosen, &key);
 	if (!irq || irq->named)
@@ -438,7 +531,10 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 
 	if (!cpu)
 		return 0;
-	cpu->follows = 0;
+	/* with PREEMPT_RT a softirq may be preempted */
+	if (cpu->soft.on)
+		ran(cpu, &cpu->soft, INV_RUNS, 1);
+	cpu->vector = 0;
 	if (cpu->thread.on)
 		ran(cpu, &cpu->thread, INV_RUNS, 0);
 	note_owner(before, prev);

@@ -6,11 +6,12 @@
 #ifndef RTXG_BPF_INVERSIONS_H
 #define RTXG_BPF_INVERSIONS_H
 
-#define INV_SLOTS 32   /* of a histogram: slot n counts times of 2^n .. 2^(n+1)-1 ns */
-#define INV_SHORT 5000 /* ns: the paper's bound for short ones */
-#define INV_CPUS  1024
-#define INV_IRQS  256
-#define INV_READY 512
+#define INV_SLOTS  32	/* of a histogram: slot n counts times of 2^n .. 2^(n+1)-1 ns */
+#define INV_SHORT  5000 /* ns: the paper's bound for short ones */
+#define INV_CPUS   1024
+#define INV_IRQS   256
+#define INV_READY  512
+#define INV_RAISED 16 /* tasklets that are queued on a CPU at a time, a power of two */
 
 /* Linux's count of priorities: smaller is higher, real-time ones are below 100 */
 #define INV_ORDINARY 120
@@ -45,12 +46,20 @@ struct inv_work {
 	unsigned long long since_ns;
 };
 
+/* Tasklets that were queued on a CPU, in that order: the interrupt of each; 0: none that is looked at. */
+struct inv_raised {
+	unsigned int first, end; /* counts; what lies between them is queued */
+	unsigned int irqs[INV_RAISED];
+};
+
 struct inv_cpu {
 	unsigned int tid; /* what runs, whatever interrupts it */
 	int prio;
 	struct inv_work top, soft, thread;
-	unsigned int last_irq; /* whose softirq follows, if one does */
-	unsigned int follows;
+	struct inv_raised raised, raised_high; /* as TASKLET_SOFTIRQ, and as HI_SOFTIRQ */
+	unsigned int taken;    /* end of those that the softirq which runs has taken */
+	unsigned int vector;   /* of that softirq, plus 1; 0: none runs */
+	unsigned int in_top;   /* a top half runs, of whichever interrupt */
 	unsigned int waiting;  /* threads of interrupts that wait here */
 	unsigned int in_timer; /* a high-resolution timer's function runs */
 };

@@ -4,6 +4,7 @@
  * that were found. May not: change anything, or judge what an inversion is.
  */
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <jansson.h>
@@ -222,6 +223,39 @@ static int measure(struct inversions_bpf *program, const struct inversions *how)
 	return 0;
 }
 
+/* Whether the kernel has the tracepoint. */
+static bool has_tracepoint(const char *name)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	char type[64];
+	bool has;
+
+	snprintf(type, sizeof(type), "btf_trace_%s", name);
+	has = btf && btf__find_by_name_kind(btf, type, BTF_KIND_TYPEDEF) > 0;
+	btf__free(btf);
+	return has;
+}
+
+static struct inversions_bpf *load(void)
+{
+	struct inversions_bpf *program = inversions_bpf__open();
+	bool each_tasklet = has_tracepoint("tasklet_entry");
+
+	if (!program)
+		return NULL;
+	program->rodata->each_tasklet = each_tasklet;
+	bpf_program__set_autoload(program->progs.tasklet, each_tasklet);
+	bpf_program__set_autoload(program->progs.tasklet_done, each_tasklet);
+	if (inversions_bpf__load(program)) {
+		int err = errno;
+
+		inversions_bpf__destroy(program);
+		errno = err;
+		return NULL;
+	}
+	return program;
+}
+
 int inversions_run(const struct inversions *how)
 {
 	struct inversions_bpf *program;
@@ -229,7 +263,7 @@ int inversions_run(const struct inversions *how)
 
 	if (!getenv("RTXG_BPF_DEBUG"))
 		libbpf_set_print(NULL);
-	program = inversions_bpf__open_and_load();
+	program = load();
 	if (!program) {
 		ret = errno;
 		fprintf(stderr,

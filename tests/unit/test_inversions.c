@@ -13,6 +13,7 @@
 #include "check.h"
 
 #define IRQ	 24
+#define OTHER	 25
 #define RUNNABLE 0u
 #define SLEEPS	 1u
 
@@ -63,15 +64,55 @@ static void switch_to(struct task_struct *prev, unsigned int prev_state, struct 
 	change(prev_state == RUNNABLE, prev, next, prev_state);
 }
 
+static void wake(struct task_struct *task)
+{
+	waking(task);
+	woken(task);
+}
+
+/* A top half that queues a tasklet. */
+static void interrupt_with_tasklet(int irq)
+{
+	entry(irq, NULL);
+	rig.now_ns += 2 * US;
+	raise(TASKLET_IRQ);
+	leave(irq, NULL, 1);
+}
+
+/* The softirq runs a tasklet of so long, which wakes a task at its end. */
+static void run_tasklet(uint64_t ns, struct task_struct *wakes)
+{
+	tasklet(NULL, NULL);
+	rig.now_ns += ns;
+	if (wakes)
+		wake(wakes);
+	tasklet_done(NULL, NULL);
+}
+
+static u32 owner_of(u32 irq)
+{
+	const struct inv_irq *known = bpf_map_lookup_elem(&chosen, &irq);
+
+	return known ? known->owner : 0;
+}
+
+/* A second interrupt, and both learn their owners. */
+static void two_that_learn(void)
+{
+	const struct inv_irq none = {};
+	const u32 first = IRQ, second = OTHER;
+
+	bpf_map_update_elem(&chosen, &first, &none, BPF_ANY);
+	bpf_map_update_elem(&chosen, &second, &none, BPF_ANY);
+}
+
 /* A top half of so long, in which a task may be woken. */
 static void interrupt(uint64_t ns, struct task_struct *wakes)
 {
 	entry(IRQ, NULL);
 	rig.now_ns += ns;
-	if (wakes) {
-		waking(wakes);
-		woken(wakes);
-	}
+	if (wakes)
+		wake(wakes);
 	leave(IRQ, NULL, 1);
 }
 
@@ -145,8 +186,9 @@ static void a_task_woken_while_it_runs_is_not_ready_when_it_sleeps(void **state)
 		rig.now_ns += MS;
 	}
 	assert_counted(INV_TOP, 0, 0);
+	interrupt_with_tasklet(IRQ);
 	softirq(TASKLET_IRQ);
-	rig.now_ns += 100 * US;
+	run_tasklet(100 * US, NULL);
 	softirq_done(TASKLET_IRQ);
 	assert_counted(INV_RUNS, 0, 0);
 }
@@ -218,12 +260,93 @@ static void a_ready_task_below_the_owner_is_not_looked_for(void **state)
 static void a_tasklet_on_the_back_of_a_task_above_the_owner_is_an_inversion(void **state)
 {
 	switch_to(&idle, RUNNABLE, &busy);
+	interrupt_with_tasklet(IRQ);
+	softirq(TASKLET_IRQ);
+	run_tasklet(300 * US, NULL);
+	softirq_done(TASKLET_IRQ);
+	assert_counted(INV_TOP, 1, 2 * US);
+	assert_counted(INV_RUNS, 1, 300 * US);
+}
+
+/* Its tasklet went to a thread, say. The softirq is that of the interrupt that queued one. */
+static void an_interrupt_that_queues_no_tasklet_does_not_own_the_next_one(void **state)
+{
+	struct task_struct other = { .pid = 20, .prio = FIFO(30) };
+
+	two_that_learn();
+	switch_to(&idle, RUNNABLE, &busy);
+	interrupt_with_tasklet(OTHER);
 	interrupt(5 * US, NULL);
 	softirq(TASKLET_IRQ);
-	rig.now_ns += 300 * US;
+	run_tasklet(300 * US, &other);
 	softirq_done(TASKLET_IRQ);
-	assert_counted(INV_TOP, 1, 5 * US);
-	assert_counted(INV_RUNS, 1, 300 * US);
+	assert_int_equal(owner_of(OTHER), 20);
+	assert_int_equal(owner_of(IRQ), 0);
+}
+
+static void tasklets_that_one_softirq_runs_are_each_their_own_interrupts(void **state)
+{
+	struct task_struct other = { .pid = 20, .prio = FIFO(80) };
+
+	two_that_learn();
+	switch_to(&idle, RUNNABLE, &busy);
+	interrupt_with_tasklet(OTHER);
+	interrupt_with_tasklet(IRQ);
+	softirq(TASKLET_IRQ);
+	run_tasklet(300 * US, &other);
+	/* queued again meanwhile: it runs the next time */
+	interrupt_with_tasklet(OTHER);
+	run_tasklet(200 * US, &owner);
+	softirq_done(TASKLET_IRQ);
+	assert_int_equal(owner_of(OTHER), 20);
+	assert_int_equal(owner_of(IRQ), 11);
+	/* the owner was known when it was woken; the task above it was ready then */
+	assert_counted(INV_RUNS, 1, 200 * US);
+	softirq(TASKLET_IRQ);
+	run_tasklet(300 * US, &other);
+	softirq_done(TASKLET_IRQ);
+	assert_int_equal(owner_of(OTHER), 20);
+	assert_int_equal(owner_of(IRQ), 11);
+	assert_counted(INV_RUNS, 1, 200 * US);
+}
+
+static void a_tasklet_of_another_interrupt_is_none_of_those_looked_at(void **state)
+{
+	switch_to(&idle, RUNNABLE, &busy);
+	interrupt_with_tasklet(OTHER);
+	interrupt(5 * US, NULL);
+	softirq(TASKLET_IRQ);
+	run_tasklet(300 * US, NULL);
+	softirq_done(TASKLET_IRQ);
+	assert_counted(INV_RUNS, 0, 0);
+}
+
+/* A timer's softirq, say, that comes when the thread lets softirqs run again. */
+static void what_a_softirq_on_a_threads_back_wakes_does_not_own_the_interrupt(void **state)
+{
+	struct task_struct other = { .pid = 20, .prio = FIFO(30) };
+
+	two_that_learn();
+	switch_to(&idle, RUNNABLE, &worker);
+	softirq(1);
+	wake(&other);
+	softirq_done(1);
+	assert_int_equal(owner_of(IRQ), 0);
+	wake(&owner);
+	assert_int_equal(owner_of(IRQ), 11);
+}
+
+static void more_tasklets_than_are_kept_are_none_of_those_looked_at(void **state)
+{
+	switch_to(&idle, RUNNABLE, &busy);
+	for (int i = 0; i < INV_RAISED + 3; i++)
+		interrupt_with_tasklet(IRQ);
+	softirq(TASKLET_IRQ);
+	for (int i = 0; i < INV_RAISED + 3; i++)
+		run_tasklet(10 * US, NULL);
+	softirq_done(TASKLET_IRQ);
+	/* the first three have given their places to the last */
+	assert_counted(INV_RUNS, INV_RAISED, INV_RAISED * 10 * US);
 }
 
 static void a_thread_waits_only_while_something_below_its_owner_runs(void **state)
@@ -275,6 +398,11 @@ int main(void)
 		TEST(the_meters_own_look_is_no_wait_of_the_thread),
 		TEST(a_ready_task_below_the_owner_is_not_looked_for),
 		TEST(a_tasklet_on_the_back_of_a_task_above_the_owner_is_an_inversion),
+		TEST(an_interrupt_that_queues_no_tasklet_does_not_own_the_next_one),
+		TEST(tasklets_that_one_softirq_runs_are_each_their_own_interrupts),
+		TEST(a_tasklet_of_another_interrupt_is_none_of_those_looked_at),
+		TEST(what_a_softirq_on_a_threads_back_wakes_does_not_own_the_interrupt),
+		TEST(more_tasklets_than_are_kept_are_none_of_those_looked_at),
 		TEST(a_thread_waits_only_while_something_below_its_owner_runs),
 		TEST(a_full_map_loses_tasks_and_not_its_count),
 	};
