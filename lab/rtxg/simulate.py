@@ -58,7 +58,7 @@ class Handling(Enum):
     def of(cls, interrupts: Interrupts) -> Handling:
         """The handling that an analysis assumed.
 
-        `rtxg` models the interrupt threads of klmirqd, which the kernel module runs.
+        `rtxg` models the interrupt threads of klmirqd, as rtxg.ko runs them (docs/interrupts.md).
         """
         return cls.KLMIRQD if interrupts is Interrupts.RTXG else cls(interrupts.value)
 
@@ -79,6 +79,8 @@ class Options:
         the measurements of section VI of the klmirqd paper.
     :param bottom_half: draws the length of a bottom half in microseconds; None: always as in the
         overheads.
+    :param whole_halves: klmirqd's threads go on to the end of a bottom half, as tasklets do on kernels
+        without PREEMPT_RT.
     :param meter: also measure inversions as the live meter does, which takes its time.
     """
 
@@ -91,6 +93,7 @@ class Options:
     shift_releases: bool = False
     strikes: int | None = None
     bottom_half: Callable[[random.Random], float] | None = None
+    whole_halves: bool = False
     meter: bool = False
 
     def __post_init__(self) -> None:
@@ -173,6 +176,15 @@ class _Job:
     @property
     def runnable(self) -> bool:
         return self.ready or self.bottom > 0
+
+    def half_under_way(self) -> tuple[int, bool]:
+        """Of the bottom half that is its next: the CPU time left, and whether it has begun."""
+        left = self.bottom
+        for length in reversed(self.halves):
+            if left <= length:
+                return left, left < length
+            left -= length
+        return left, False
 
 
 @dataclass(slots=True)
@@ -620,7 +632,10 @@ class _Cluster:
             job = cpu.job
             if job is not None and cpu.handler_end is None:
                 cpu.version += 1
-                self.at(self.now + job.stall + (job.bottom or job.remaining), self._stretch, cpu, cpu.version)
+                length = job.bottom or job.remaining
+                if self.options.whole_halves and job.task is not None and job.bottom:
+                    length = job.half_under_way()[0]
+                self.at(self.now + job.stall + length, self._stretch, cpu, cpu.version)
 
     def _assign(self) -> None:
         """Put the most urgent runnable jobs on the CPUs, moving as few as possible."""
@@ -631,7 +646,8 @@ class _Cluster:
         for cpu in self.cpus:
             # An interrupted job's stack stays where it is until the handler is done.
             if cpu.job is not None and cpu.handler_end is None and id(cpu.job) not in chosen:
-                self._take_off(cpu)
+                if not self._in_half(cpu.job):
+                    self._take_off(cpu)
         homeless = [j for j in entitled if j.cpu is None]
         for cpu in self.cpus:
             if not homeless:
@@ -643,6 +659,10 @@ class _Cluster:
             for cpu in self.cpus:
                 if homeless and cpu.job is None:
                     self._put_on(cpu, homeless.pop(0))
+
+    def _in_half(self, job: _Job) -> bool:
+        """Whether a job is in a bottom half that is not left before its end."""
+        return self.options.whole_halves and job.task is not None and job.bottom > 0 and job.half_under_way()[1]
 
     def _stretch(self, cpu: _Cpu, version: int) -> None:
         """A CPU may have come to the end of a stretch; :meth:`_schedule`, which follows, looks."""

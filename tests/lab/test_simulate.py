@@ -110,6 +110,23 @@ def test_klmirqd_never_runs_beside_its_owner():
     assert all(e <= s for (_, e), (s, _) in pairwise(running))
 
 
+@pytest.mark.parametrize(("whole", "response"), [(False, 200), (True, 360 + 200)])
+def test_a_bottom_half_that_has_begun_is_preempted_or_not(whole, response):
+    """The GPU ends two calls at 60 and 70 us, and each leaves 400 us. The other task comes at 100 us."""
+    system = taskset(
+        task("gpu", 100, 20_000, 2, 820, priority=10),
+        task("urgent", 200, 20_000, offset=Fraction(100), priority=20),
+        cpus=1,
+        gpus=1,
+        scheduler="RM",
+    )
+    overheads = Overheads(bh=Fraction(400))
+    trace = run(system, ms(10), "klmirqd", overheads, asynchronous=True, whole_halves=whole, meter=True)
+    # it waits for the one that has begun, and not for the next
+    assert trace.tasks["urgent"].max_response == response
+    assert trace.metered.get(("gpu", "bottom_halves"), []) == ([360_000] if whole else [])
+
+
 def test_threads_of_fixed_priority_starve_or_intrude():
     """Section VI, observation 1: low threads delay GPU-using tasks, high ones delay CPU-only tasks."""
     overheads = Overheads(th=Fraction(10), bh=Fraction(800), krel=Fraction(1))
