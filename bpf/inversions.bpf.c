@@ -29,6 +29,7 @@ typedef unsigned long long u64;
 typedef _Bool bool;
 
 #define PF_KTHREAD  0x00200000 /* include/linux/sched.h, the same since 2.6 */
+#define TASK_DEAD   0x80       /* the same since 4.14 */
 #define REAL_TIME   100
 #define HI_SOFTIRQ  0
 #define TASKLET_IRQ 6
@@ -151,13 +152,13 @@ static __always_inline struct inv_cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-/* As Linux counts; an owner that is not known comes after all real-time tasks. */
+/* As Linux counts; an owner that is not known, or has ended, comes after all real-time tasks. */
 static __always_inline int owner_prio(const struct inv_irq *irq)
 {
 	u32 tid = irq->owner;
 	struct inv_owner *owner = bpf_map_lookup_elem(&owners, &tid);
 
-	return owner ? owner->prio : INV_ORDINARY;
+	return owner && !owner->ended ? owner->prio : INV_ORDINARY;
 }
 
 static __always_inline void record(const struct inv_irq *irq, u32 kind, u64 ns)
@@ -516,6 +517,14 @@ static long look_at_pending(void *map, const u32 *tid, struct inv_pending *wait,
 	return 0;
 }
 
+static __always_inline void owner_ends(u32 tid)
+{
+	struct inv_owner *owner = bpf_map_lookup_elem(&owners, &tid);
+
+	if (owner)
+		owner->ended = 1;
+}
+
 SEC("raw_tp/sched_switch")
 int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
@@ -538,6 +547,8 @@ int BPF_PROG(change, bool preempt, struct task_struct *prev, struct task_struct 
 	if (cpu->thread.on)
 		ran(cpu, &cpu->thread, INV_RUNS, 0);
 	note_owner(before, prev);
+	if (prev_state & TASK_DEAD)
+		owner_ends(before);
 	note_owner(tid, next);
 	clear_ready(tid);
 	if (before && (preempt || !prev_state))

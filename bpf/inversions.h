@@ -82,6 +82,7 @@ struct inv_pending {
 
 struct inv_owner {
 	int prio;
+	unsigned int ended; /* nothing keeps it waiting any more */
 	char comm[16];
 };
 

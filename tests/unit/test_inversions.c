@@ -16,6 +16,7 @@
 #define OTHER	 25
 #define RUNNABLE 0u
 #define SLEEPS	 1u
+#define ENDS	 0x80u
 
 /* Linux's count: smaller comes first */
 #define FIFO(n) (99 - (n))
@@ -367,6 +368,19 @@ static void a_thread_waits_only_while_something_below_its_owner_runs(void **stat
 	assert_counted(INV_WAITS, 1, 7 * US);
 }
 
+/* What is left to do for it may wait. */
+static void nothing_waits_for_an_owner_that_has_ended(void **state)
+{
+	rig.walk_ns = 0;
+	owner.prio = FIFO(50);
+	switch_to(&idle, RUNNABLE, &owner);
+	woken(&worker);
+	switch_to(&owner, ENDS, &ordinary);
+	rig.now_ns += 300 * US;
+	switch_to(&ordinary, RUNNABLE, &worker);
+	assert_counted(INV_WAITS, 0, 0);
+}
+
 /* More than the map holds: what did not get in is not counted as in. */
 static void a_full_map_loses_tasks_and_not_its_count(void **state)
 {
@@ -404,6 +418,7 @@ int main(void)
 		TEST(what_a_softirq_on_a_threads_back_wakes_does_not_own_the_interrupt),
 		TEST(more_tasklets_than_are_kept_are_none_of_those_looked_at),
 		TEST(a_thread_waits_only_while_something_below_its_owner_runs),
+		TEST(nothing_waits_for_an_owner_that_has_ended),
 		TEST(a_full_map_loses_tasks_and_not_its_count),
 	};
 
