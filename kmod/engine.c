@@ -66,17 +66,27 @@ void rtxg_engine_tell_owners(void (*changed)(u32 gpu, u32 engine))
 	rtxg_host.owner_changed = changed;
 }
 
+/* One that has ended owns nothing: what waits for it ends, too, or has another owner. */
+bool rtxg_engine_may_own(const struct task_struct *thread)
+{
+	return !READ_ONCE(thread->exit_state);
+}
+
 /* The thread of the task that holds the engine; under lock. */
 static struct task_struct *owner_of(u32 gpu, u32 engine)
 {
 	struct khost_task *task =
 		khost_task_at(rtxg_core_holder(rtxg_host.permits.core, gpu, engine));
+	struct task_struct *thread;
 
 	/* between two launches the GPU is its own as well */
 	task = task ?: rtxg_host.gpus[gpu].pool_holder;
 	if (!task)
 		return NULL;
-	return task->lanes[engine].thread ?: task->opener;
+	thread = task->lanes[engine].thread;
+	if (!thread || !rtxg_engine_may_own(thread))
+		thread = task->opener;
+	return rtxg_engine_may_own(thread) ? thread : NULL;
 }
 
 static void owner_changed(u32 gpu)

@@ -23,6 +23,8 @@ bool rtxg_engine_bound(u32 gpu, u32 engine);
 /* That GPU says that something has ended on the engine. In any context. */
 void rtxg_engine_interrupt(u32 gpu, u32 engine);
 
+/* Whether a thread may own anything: it has not ended. In any context. */
+bool rtxg_engine_may_own(const struct task_struct *thread);
 /*
  * Who owns what an engine does: the thread of the task that holds it, else of the one that has
  * acquired the GPU as one of a pool. With a reference; NULL: none. Its effective priority, as Linux

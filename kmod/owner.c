@@ -109,14 +109,23 @@ MODULE_PARM_DESC(irq_threads,
 		 "Interrupts whose threads do not run as the kernel made them, and how "
 		 "they run; read only");
 
+/* The thread that was named, as long as there is one. In any context. */
+static struct task_struct *named(const struct rtxg_owned *owned)
+{
+	struct task_struct *task = owned->who.named;
+
+	return task && rtxg_engine_may_own(task) ? task : NULL;
+}
+
 /* The first owner's priority now; NO_OWNER: there is none. In any context. */
 static int owner_prio(const struct rtxg_owned *owned)
 {
 	int gpu = READ_ONCE(owned->who.gpu), prio = NO_OWNER;
+	const struct task_struct *task = named(owned);
 
 	if (gpu >= 0)
 		prio = rtxg_engine_owner_prio(gpu, READ_ONCE(owned->who.engine));
-	return prio == NO_OWNER && owned->who.named ? READ_ONCE(owned->who.named->prio) : prio;
+	return prio == NO_OWNER && task ? READ_ONCE(task->prio) : prio;
 }
 
 /* Whether another has set a thread since: the kernel itself does, as the thread begins. */
@@ -226,7 +235,7 @@ static void add(struct rtxg_serve_owner *owners, u32 *count, const struct task_s
 /* What the threads are to be now. owned->lock is held. */
 static struct rtxg_serve decide(struct rtxg_owned *owned)
 {
-	struct task_struct *holder = NULL, *before;
+	struct task_struct *holder = NULL, *before, *task = named(owned);
 	struct rtxg_serve_owner owners[3];
 	unsigned long flags;
 	u32 count = 0;
@@ -236,12 +245,13 @@ static struct rtxg_serve decide(struct rtxg_owned *owned)
 		holder = rtxg_engine_owner(owned->who.gpu, owned->who.engine);
 	if (holder)
 		add(owners, &count, holder);
-	if (owned->who.named)
-		add(owners, &count, owned->who.named);
-	if (!holder && owned->who.named)
-		holder = get_task_struct(owned->who.named);
+	if (task)
+		add(owners, &count, task);
+	if (!holder && task)
+		holder = get_task_struct(task);
 	prio = count ? owners[0].prio : NO_OWNER;
-	if (holder && owned->who.gpu >= 0) {
+	/* also of a holder whose threads have ended: they wait for what the engine does for it */
+	if (owned->who.gpu >= 0) {
 		int waiting = rtxg_engine_waiting_prio(owned->who.gpu, owned->who.engine);
 
 		if (waiting != NO_OWNER)

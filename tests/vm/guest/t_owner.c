@@ -270,6 +270,54 @@ static void test_owner_is_the_holder(void)
 	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
 }
 
+static void *opens_and_launches(void *argument)
+{
+	struct waiter *w = argument;
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+
+	become(w->priority);
+	options.vgpu = "a";
+	w->err = rtx_gpu_open(&w->handle, &options);
+	if (!w->err)
+		w->err = rtx_gpu_launch(w->handle, RTX_COMPUTE);
+	return NULL;
+}
+
+/* A program's thread that opened the GPU and launched has ended. The program still holds the engine. */
+static void test_no_owner_when_the_holders_thread_has_ended(void)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct waiter holder = { .priority = 33 }, waiter = { .priority = 70 };
+	pthread_t thread;
+	struct watched w;
+	pid_t tids[2];
+	int count;
+
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	count = irq_threads(tids);
+	w = watch_edu(true);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
+	options.vgpu = "b";
+	check(!rtx_gpu_open(&waiter.handle, &options), "open");
+	pthread_create(&thread, NULL, opens_and_launches, &holder);
+	pthread_join(thread, NULL);
+	check(!holder.err, "holder: %d", holder.err);
+	one_interrupt();
+	all_at(tids, count, 2, "a holder whose thread has ended");
+	check(!owner_of(&w).owner, "owner %d", owner_of(&w).owner);
+	/* it waits for what the engine does for the holder, all the same */
+	pthread_create(&thread, NULL, waits_for_engine, &waiter);
+	all_at(tids, count, 70, "a task of 70 waits");
+	rtx_gpu_sync(holder.handle, RTX_COMPUTE);
+	pthread_join(thread, NULL);
+	check(!waiter.err, "waiter: %d", waiter.err);
+	rtx_gpu_close(holder.handle);
+	rtx_gpu_close(waiter.handle);
+	close(w.fd);
+	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
+}
+
 /* Who has acquired the GPU as one of a pool owns what it does, launch or no launch. */
 static void test_owner_is_the_holder_of_a_pool(void)
 {
@@ -405,6 +453,7 @@ static void test_owner_and_driver_go(void)
 	kill(owner, SIGKILL);
 	waitpid(owner, NULL, 0);
 	one_interrupt();
+	all_at(tids, count, 5, "an owner that has died");
 	check(own(&w, RTXG_IRQ_OWNER, 5, 0, owner) == -ESRCH, "an owner that is dead");
 	check(!own(&w, RTXG_IRQ_OWNER, 5, 0, getpid()), "own");
 	check(!edu_form(RTXG_EDU_F_OTHER), "the driver asks again");
@@ -780,6 +829,8 @@ int main(void)
 	static const struct ktap_case cases[] = {
 		{ "fixed_and_given_back", test_fixed_and_given_back },
 		{ "owner_is_the_holder", test_owner_is_the_holder },
+		{ "no_owner_when_the_holders_thread_has_ended",
+		  test_no_owner_when_the_holders_thread_has_ended },
 		{ "owner_is_the_holder_of_a_pool", test_owner_is_the_holder_of_a_pool },
 		{ "inherited_priority_at_once", test_inherited_priority_at_once },
 		{ "on_the_owners_cpu", test_on_the_owners_cpu },
