@@ -4,23 +4,11 @@
  * came to it, and get back what they had. What it is good for, in time, stands in i_owner.c.
  */
 #include "gpu.h"
+#include "owner.h"
 
 #include <dirent.h>
 
 #include "rtxg_core.h"
-
-static int edu_form(uint32_t form)
-{
-	int edu = open_edu(0), err = call(edu, RTXG_EDU_REQUEST, &form);
-
-	close(edu);
-	return err;
-}
-
-struct watched {
-	int fd;
-	uint32_t id, irq;
-};
 
 static struct watched watch_edu(bool bound)
 {
@@ -35,18 +23,6 @@ static struct watched watch_edu(bool bound)
 	w.irq = attach.irq;
 	check(!bound || !call(w.fd, RTXG_IOC_IRQ_BIND, &bind), "bind");
 	return w;
-}
-
-static int own(const struct watched *w, uint32_t mode, uint32_t priority, uint32_t flags, pid_t pid)
-{
-	struct rtxg_irq_own request = { .size = sizeof(request),
-					.id = w->id,
-					.mode = mode,
-					.priority = priority,
-					.flags = flags,
-					.pid = pid };
-
-	return call(w->fd, RTXG_IOC_IRQ_OWN, &request);
 }
 
 /*
@@ -64,28 +40,6 @@ static bool told(const struct watched *w, const char *mode)
 	snprintf(want, sizeof(want), "%u:%s\n", w->irq, mode ? mode : "");
 	return check(good && (mode ? !strcmp(text, want) : !strstr(text, irq)), "irq_threads: %s",
 		     text);
-}
-
-static struct rtxg_irq_owner owner_of(const struct watched *w)
-{
-	struct rtxg_irq_owner answer = { .size = sizeof(answer), .id = w->id };
-	int err = call(w->fd, RTXG_IOC_IRQ_OWNER, &answer);
-
-	check(!err, "owner: %d", err);
-	return answer;
-}
-
-/* The priority that the kernel says a thread has; 0: not SCHED_FIFO, -1: there is none. */
-static int priority_of(pid_t tid)
-{
-	struct sched_param param;
-	int policy = sched_getscheduler(tid);
-
-	if (policy > 0)
-		policy &= ~SCHED_RESET_ON_FORK;
-	if (policy < 0 || sched_getparam(tid, &param))
-		return -1;
-	return policy == SCHED_FIFO ? param.sched_priority : 0;
 }
 
 /* The driver's threads now: 0, 1 or 2 of them. */
@@ -137,23 +91,13 @@ static void one_interrupt(void)
 	close(edu);
 }
 
-static struct rtxg_edu_stats edu_stats(void)
-{
-	struct rtxg_edu_stats stats;
-	int edu = open_edu(0);
-
-	call(edu, RTXG_EDU_STATS, &stats);
-	close(edu);
-	return stats;
-}
-
 /* Which CPU the kernel has chosen for the interrupt depends on all that was requested before. */
 static void steer_to_cpu_0(void)
 {
 	char command[96];
 
 	snprintf(command, sizeof(command), "echo 0 >/proc/irq/%" PRIu64 "/smp_affinity_list",
-		 (uint64_t)edu_stats().irq);
+		 (uint64_t)edu_stats(0).irq);
 	check(!shell(command), "the interrupt stays");
 	/* the first still comes where it came */
 	one_interrupt();
@@ -175,7 +119,7 @@ static void test_fixed_and_given_back(void)
 	int before[2], count;
 	struct watched w;
 
-	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	check(!edu_form(0, RTXG_EDU_F_THREADED), "form");
 	count = irq_threads(tids);
 	if (!check(count >= 1, "no thread"))
 		return;
@@ -456,10 +400,10 @@ static void test_owner_and_driver_go(void)
 	all_at(tids, count, 5, "an owner that has died");
 	check(own(&w, RTXG_IRQ_OWNER, 5, 0, owner) == -ESRCH, "an owner that is dead");
 	check(!own(&w, RTXG_IRQ_OWNER, 5, 0, getpid()), "own");
-	check(!edu_form(RTXG_EDU_F_OTHER), "the driver asks again");
+	check(!edu_form(0, RTXG_EDU_F_OTHER), "the driver asks again");
 	check(own(&w, RTXG_IRQ_FIXED, 5, 0, 0) == -ENODEV, "a freed interrupt");
 	close(w.fd);
-	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	check(!edu_form(0, RTXG_EDU_F_THREADED), "form");
 	count = irq_threads(tids);
 	check(priority_of(tids[0]) == 50, "a new thread has %d", priority_of(tids[0]));
 	one_interrupt();
@@ -469,7 +413,7 @@ static void test_owner_and_driver_go(void)
 static void one_served(void)
 {
 	one_interrupt();
-	while (edu_stats().served != edu_stats().interrupts)
+	while (edu_stats(0).served != edu_stats(0).interrupts)
 		sleep_ns(MS);
 }
 
@@ -493,7 +437,7 @@ static void test_tasklets_at_their_owners_priority(void)
 
 	if (!function_tracer())
 		skip(NO_FUNCTION_TRACER);
-	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	check(!edu_form(0, RTXG_EDU_F_TOP), "form");
 	/* what is interrupted is not the owner, which has just launched */
 	sched_getaffinity(0, sizeof(all), &all);
 	steer_to_cpu_0();
@@ -505,11 +449,11 @@ static void test_tasklets_at_their_owners_priority(void)
 	tasklets = owner_of(&w).tasklets;
 	check(is_ours(tasklets), "its thread is %d", tasklets);
 	all_at(&tasklets, 1, 33, "tasklets of an owner of 33");
-	before = edu_stats().bottom;
+	before = edu_stats(0).bottom;
 	for (int i = 0; i < 50; i++)
 		one_served();
 	now = owner_of(&w);
-	ran = edu_stats().bottom - before;
+	ran = edu_stats(0).bottom - before;
 	check(now.redirected == 50 && ran == 50, "%" PRIu64 " redirected, %" PRIu64 " ran",
 	      (uint64_t)now.redirected, ran);
 	check(now.runs >= now.redirected, "%" PRIu64 " runs", (uint64_t)now.runs);
@@ -518,11 +462,11 @@ static void test_tasklets_at_their_owners_priority(void)
 	all_at(&tasklets, 1, 12, "tasklets of an owner of 12");
 	/* process-aware: beside a task below the owner they run at once */
 	check(!own(&w, RTXG_IRQ_PAI, 2, RTXG_IRQ_TASKLETS, gettid()), "process-aware");
-	before = edu_stats().bottom;
+	before = edu_stats(0).bottom;
 	for (int i = 0; i < 50; i++)
 		one_served();
 	now = owner_of(&w);
-	ran = edu_stats().bottom - before;
+	ran = edu_stats(0).bottom - before;
 	/* where the kernel forces threads, one with its owner's priority queues a tasklet */
 	check((now.at_once || irq_threads(tids)) && now.at_once + now.redirected == 50 && ran == 50,
 	      "%" PRIu64 " at once, %" PRIu64 " in the thread, of %" PRIu64, (uint64_t)now.at_once,
@@ -557,7 +501,7 @@ static void test_driver_goes_with_its_tasklets(void)
 		close(w.fd);
 	}
 	one_interrupt();
-	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	check(!edu_form(0, RTXG_EDU_F_THREADED), "form");
 }
 
 static void *storm_thread(void *stop)
@@ -735,7 +679,7 @@ static void test_bandwidth_server_without_an_owner(void)
 
 	if (!function_tracer())
 		skip(NO_FUNCTION_TRACER);
-	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	check(!edu_form(0, RTXG_EDU_F_TOP), "form");
 	shell("echo 3000 >/sys/module/rtxg_edu/parameters/bottom_us");
 	w = watch_edu(false);
 	check(!own_server(&w, 5 * MS, 500 * MS, 0), "own");
@@ -775,7 +719,7 @@ static void test_bandwidth_server_without_an_owner(void)
 	check(own_server(&w, 300 * MS, 500 * MS, 0) == -ENOSPC, "more than the CPUs have");
 	shell("echo 950000 >/sys/module/rtxg/parameters/cpu_capacity_ppm");
 	close(w.fd);
-	check(!edu_form(RTXG_EDU_F_THREADED), "form");
+	check(!edu_form(0, RTXG_EDU_F_THREADED), "form");
 	one_interrupt();
 }
 
@@ -817,7 +761,7 @@ static void test_bad_requests(void)
 	waitpid(child, &status, 0);
 	check(!status, "an unprivileged caller: %d", status);
 	close(w.fd);
-	check(!edu_form(RTXG_EDU_F_TOP), "form");
+	check(!edu_form(0, RTXG_EDU_F_TOP), "form");
 	w = watch_edu(false);
 	if (!irq_threads((pid_t[2]){}))
 		check(own(&w, RTXG_IRQ_FIXED, 5, 0, 0) == -EOPNOTSUPP, "no thread");

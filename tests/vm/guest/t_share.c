@@ -4,43 +4,18 @@
  * intercepted and owned by itself, and either goes while the other stays. Both are the tests'
  * accelerators. QEMU puts the pins of the two on one line.
  */
-#include "rtxg_vm.h"
-
-#include <rtxg/irq.h>
+#include "owner.h"
 
 #define MS 1000000ull
-
-static int ask(int number, uint32_t form)
-{
-	int edu = open_edu(number), err = call(edu, RTXG_EDU_REQUEST, &form);
-
-	close(edu);
-	return err;
-}
-
-static struct rtxg_edu_stats edu_stats(int number)
-{
-	struct rtxg_edu_stats stats = {};
-	int edu = open_edu(number);
-
-	call(edu, RTXG_EDU_STATS, &stats);
-	close(edu);
-	return stats;
-}
 
 /* Both drivers have their handlers of this form on the line. False: it is not one line. */
 static bool on_one_line(uint32_t form)
 {
-	check(!ask(0, RTXG_EDU_F_LINE | form) && !ask(1, RTXG_EDU_F_LINE | form), "no line");
+	check(!edu_form(0, RTXG_EDU_F_LINE | form) && !edu_form(1, RTXG_EDU_F_LINE | form),
+	      "no line");
 	return check(edu_stats(0).irq == edu_stats(1).irq, "lines %" PRIu64 " and %" PRIu64,
 		     (uint64_t)edu_stats(0).irq, (uint64_t)edu_stats(1).irq);
 }
-
-struct watched {
-	int fd;
-	uint32_t id;
-	bool threaded;
-};
 
 static struct watched watch(int number, bool source)
 {
@@ -296,14 +271,14 @@ static void test_either_driver_goes(void)
 			sleep_ns(MS);
 		begin_load(&load);
 		pass(&load, 2);
-		check(!ask(goes, RTXG_EDU_F_FREE), "free");
+		check(!edu_form(goes, RTXG_EDU_F_FREE), "free");
 		pthread_join(waiter, &result);
 		check((intptr_t)result == -ENODEV, "who waited for %d got %d", goes,
 		      (int)(intptr_t)result);
 		check(stats_of(&w[goes]).gone && !stats_of(&w[!goes]).gone, "gone: %u and %u",
 		      stats_of(&w[goes]).gone, stats_of(&w[!goes]).gone);
 		pass(&load, 2);
-		check(!ask(goes, RTXG_EDU_F_LINE | RTXG_EDU_F_TOP), "ask again");
+		check(!edu_form(goes, RTXG_EDU_F_LINE | RTXG_EDU_F_TOP), "ask again");
 		again = watch(goes, true);
 		kernels(goes, 3);
 		saw(&again, 3, "it came again");
@@ -338,34 +313,6 @@ static void test_either_attachment_goes(void)
 		kernels(first, 1);
 	}
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module is pinned");
-}
-
-static int own(const struct watched *w, uint32_t mode, uint32_t priority, uint32_t flags, pid_t pid)
-{
-	struct rtxg_irq_own request = { .size = sizeof(request),
-					.id = w->id,
-					.mode = mode,
-					.priority = priority,
-					.flags = flags,
-					.pid = pid };
-
-	return call(w->fd, RTXG_IOC_IRQ_OWN, &request);
-}
-
-static struct rtxg_irq_owner owner_of(const struct watched *w)
-{
-	struct rtxg_irq_owner answer = { .size = sizeof(answer), .id = w->id };
-	int err = call(w->fd, RTXG_IOC_IRQ_OWNER, &answer);
-
-	check(!err, "owner: %d", err);
-	return answer;
-}
-
-static int priority_of(pid_t tid)
-{
-	struct sched_param param;
-
-	return sched_getparam(tid, &param) ? -1 : param.sched_priority;
 }
 
 static void has(pid_t tid, int priority, const char *when)
@@ -407,16 +354,16 @@ static void test_each_thread_has_its_owner(void)
 	has(told[1].thread, 33, "the second, when the first was given back");
 	check(!own(&w[0], RTXG_IRQ_FIXED, 8, 0, 0), "own again");
 	has(told[0].thread, 8, "the first, owned again");
-	check(!ask(1, RTXG_EDU_F_FREE), "the second driver goes");
+	check(!edu_form(1, RTXG_EDU_F_FREE), "the second driver goes");
 	kernels(0, 10);
 	has(told[0].thread, 8, "the first, when the second driver went");
 	close(w[1].fd);
-	check(!ask(1, RTXG_EDU_F_LINE | RTXG_EDU_F_THREADED), "it comes again");
+	check(!edu_form(1, RTXG_EDU_F_LINE | RTXG_EDU_F_THREADED), "it comes again");
 	w[1] = watch(1, true);
 	check(!own(&w[1], RTXG_IRQ_FIXED, 9, 0, 0), "own");
 	told[1] = owner_of(&w[1]);
 	has(told[1].thread, 9, "the second, come again");
-	check(!ask(0, RTXG_EDU_F_FREE), "the first driver goes");
+	check(!edu_form(0, RTXG_EDU_F_FREE), "the first driver goes");
 	kernels(1, 10);
 	has(told[1].thread, 9, "the second, when the first driver went");
 	close(w[0].fd);
@@ -454,7 +401,7 @@ static void test_each_tasklet_in_its_thread(void)
 		      (uint64_t)owner_of(&w[i]).redirected);
 		has(owner_of(&w[i]).tasklets, 5 + i, "its thread");
 	}
-	check(!ask(0, RTXG_EDU_F_FREE), "one goes");
+	check(!edu_form(0, RTXG_EDU_F_FREE), "one goes");
 	kernels(1, 5);
 	for (int i = 0; i < 2; i++)
 		close(w[i].fd);
@@ -463,7 +410,7 @@ static void test_each_tasklet_in_its_thread(void)
 /* As other programs want them. */
 static void test_by_msi_again(void)
 {
-	check(!ask(0, RTXG_EDU_F_TOP) && !ask(1, RTXG_EDU_F_TOP), "no MSI");
+	check(!edu_form(0, RTXG_EDU_F_TOP) && !edu_form(1, RTXG_EDU_F_TOP), "no MSI");
 	check(edu_stats(0).irq != edu_stats(1).irq, "one interrupt");
 	kernels(0, 1);
 	kernels(1, 1);
