@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+/*
+ * patience.c - system calls that another user's process may hold up, made in a thread, and waited
+ * for no longer than PATIENCE_NS, or some times that where the thread waits for a CPU only.
+ *
+ * Most of what /proc tells of a process, and pidfd_getfd(2), take a lock of that process. While it
+ * maps files it holds the lock of its memory, and while it executes a program the one that guards
+ * its credentials. Either may last as long as a file system likes that the process itself serves
+ * (FUSE): a file that is mapped is written back under the lock. So what a user's process may answer
+ * late is not waited for in a thread that serves others.
+ *
+ * A user who has held up a call is not asked for some time: so each costs the others PATIENCE_NS in
+ * AGAIN_NS, and one thread.
+ *
+ * May not: hold a lock while a call is made.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "patience.h"
+#include "rtxg_clock.h"
+
+#define PATIENCE_NS 50000000ull
+#define TRIES	    4 /* that long, while it waits for nothing but a CPU */
+#define AGAIN_NS    10000000000ull
+#define USERS	    64u /* that are not asked at one time */
+#define STACK_BYTES (64u << 10)
+
+struct job {
+	struct job *next;
+	const struct patience_call *call;
+	uid_t user;
+	pid_t thread; /* that makes the call; 0: none does so far */
+	bool done, late;
+	_Alignas(max_align_t) char memory[];
+};
+
+static struct {
+	uid_t user;
+	bool held;	/* a call, still */
+	uint64_t until; /* is asked no sooner; 0: this place is free */
+} patience_users[USERS];
+
+static pthread_mutex_t patience_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t patience_more = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t patience_done;
+static pthread_once_t patience_once = PTHREAD_ONCE_INIT;
+static struct job *patience_first, **patience_last = &patience_first;
+static uint32_t patience_queued, patience_idle;
+static pthread_t patience_idler; /* one of those that are idle */
+
+static void begin(void)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&patience_done, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
+/* --- whom not to ask -------------------------------------------------------------------------- */
+
+/* With the lock. The place of that user, else a free one; -1: there is none. */
+static int place_of(uid_t user, uint64_t now)
+{
+	int place = -1;
+
+	for (int i = 0; i < (int)USERS; i++) {
+		if (!patience_users[i].held && patience_users[i].until <= now)
+			patience_users[i].until = 0;
+		if (!patience_users[i].until)
+			place = place < 0 ? i : place;
+		else if (patience_users[i].user == user)
+			return i;
+	}
+	return place;
+}
+
+static void blame(uid_t user, bool held)
+{
+	uint64_t now = rtxg_now_ns();
+	int place = place_of(user, now);
+
+	if (place < 0)
+		return;
+	patience_users[place].user = user;
+	patience_users[place].held = held;
+	patience_users[place].until = now + AGAIN_NS;
+}
+
+/* --- the threads ------------------------------------------------------------------------------ */
+
+static void work_on(struct job *job)
+{
+	pthread_mutex_unlock(&patience_lock);
+	job->call->make(job->memory);
+	pthread_mutex_lock(&patience_lock);
+	job->done = true;
+	if (!job->late) {
+		pthread_cond_broadcast(&patience_done);
+		return;
+	}
+	blame(job->user, false);
+	pthread_mutex_unlock(&patience_lock);
+	if (job->call->undo)
+		job->call->undo(job->memory);
+	free(job);
+	pthread_mutex_lock(&patience_lock);
+}
+
+static void *worker(void *unused)
+{
+	pid_t thread = (pid_t)syscall(SYS_gettid);
+	struct job *job;
+
+	pthread_mutex_lock(&patience_lock);
+	for (;;) {
+		job = patience_first;
+		if (job) {
+			patience_first = job->next;
+			if (!patience_first)
+				patience_last = &patience_first;
+			patience_queued--;
+			job->thread = thread;
+			work_on(job);
+		} else if (patience_idle) {
+			break; /* one that waits is enough */
+		} else {
+			patience_idle++;
+			patience_idler = pthread_self();
+			pthread_cond_wait(&patience_more, &patience_lock);
+			patience_idle--;
+		}
+	}
+	pthread_mutex_unlock(&patience_lock);
+	return NULL;
+}
+
+/*
+ * With the lock, which holds the thread back. The call is as urgent as the thread that waits for
+ * it. Where that may not be, it takes longer.
+ */
+static void be_like_us(pthread_t thread)
+{
+	struct sched_param param;
+	int policy = sched_getscheduler(0);
+
+	if (policy >= 0 && !sched_getparam(0, &param))
+		pthread_setschedparam(thread, policy & ~SCHED_RESET_ON_FORK, &param);
+}
+
+/* With the lock. */
+static bool another_worker(void)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	bool made;
+
+	if (pthread_attr_init(&attributes))
+		return false;
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	made = !pthread_create(&thread, &attributes, worker, NULL);
+	pthread_attr_destroy(&attributes);
+	if (made)
+		be_like_us(thread);
+	return made;
+}
+
+/* --- the thread that waits -------------------------------------------------------------------- */
+
+/* Is the thread waiting for a CPU only? Then nothing holds the call up. */
+static bool runs(pid_t thread)
+{
+	char path[64], text[512] = "", *end;
+	FILE *stat;
+	size_t size;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	stat = fopen(path, "re");
+	if (!stat)
+		return true;
+	size = fread(text, 1, sizeof(text) - 1, stat);
+	fclose(stat);
+	text[size] = 0;
+	end = strrchr(text, ')');
+	return !end || end[1] != ' ' || end[2] == 'R';
+}
+
+static struct timespec at(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+/* With the lock: the job is in the queue, for no thread has had a CPU to take it. */
+static void take_out(const struct job *job)
+{
+	struct job **at = &patience_first;
+
+	while (*at != job)
+		at = &(*at)->next;
+	*at = job->next;
+	if (!*at)
+		patience_last = at;
+	patience_queued--;
+}
+
+/* With the lock. 0: it was made. */
+static int wait_for(struct job *job)
+{
+	for (int tries = 1; !job->done; tries++) {
+		struct timespec end = at(rtxg_now_ns() + PATIENCE_NS);
+		bool asleep;
+		pid_t thread;
+
+		while (!job->done && !pthread_cond_timedwait(&patience_done, &patience_lock, &end))
+			;
+		thread = job->thread;
+		if (job->done || (!thread && tries < TRIES))
+			continue;
+		if (!thread)
+			return -EAGAIN;
+		pthread_mutex_unlock(&patience_lock);
+		asleep = !runs(thread);
+		pthread_mutex_lock(&patience_lock);
+		if (!job->done && (asleep || tries >= TRIES))
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+static struct job *job_for(uid_t user, const struct patience_call *call, const void *memory,
+			   size_t size)
+{
+	struct job *job = malloc(sizeof(*job) + size);
+
+	if (!job)
+		return NULL;
+	*job = (struct job){ .call = call, .user = user };
+	memcpy(job->memory, memory, size);
+	return job;
+}
+
+int rtx_lib_patience(uid_t user, const struct patience_call *call, void *memory, size_t size)
+{
+	struct job *job = job_for(user, call, memory, size);
+	uint64_t now = rtxg_now_ns();
+	int place, error;
+
+	if (!job)
+		return -EAGAIN;
+	pthread_once(&patience_once, begin);
+	pthread_mutex_lock(&patience_lock);
+	place = place_of(user, now);
+	if (place < 0 || patience_users[place].until) {
+		pthread_mutex_unlock(&patience_lock);
+		free(job);
+		return -EBUSY;
+	}
+	if (patience_queued < patience_idle) {
+		be_like_us(patience_idler);
+		pthread_cond_signal(&patience_more);
+	} else if (!another_worker()) {
+		pthread_mutex_unlock(&patience_lock);
+		free(job);
+		return -EAGAIN;
+	}
+	*patience_last = job;
+	patience_last = &job->next;
+	patience_queued++;
+	error = wait_for(job);
+	if (error == -ETIMEDOUT) {
+		job->late = true;
+		blame(user, true);
+	} else if (error) {
+		take_out(job);
+	}
+	pthread_mutex_unlock(&patience_lock);
+	if (!error)
+		memcpy(memory, job->memory, size);
+	if (error != -ETIMEDOUT)
+		free(job);
+	return error;
+}
+
+int rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void *memory, size_t size)
+{
+	char path[64];
+	struct stat st;
+
+	/* This much is told without a lock of the process. */
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (stat(path, &st))
+		return -ESRCH;
+	return rtx_lib_patience(st.st_uid, call, memory, size);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* patience.h - system calls that another user's process may hold up: see patience.c. */
+#ifndef RTXG_PATIENCE_H
+#define RTXG_PATIENCE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct patience_call {
+	/* Runs in another thread. It may use its memory only, and what never goes away. */
+	void (*make)(void *memory);
+	/* Takes back what `make` made, where that came too late. NULL: there is nothing to it. */
+	void (*undo)(void *memory);
+};
+
+/*
+ * Makes a call that a process of `user` may hold up. `memory` is copied for the call, and back when
+ * it has been made.
+ *
+ *   0           it was made
+ *   -EBUSY      the user holds up another call, or did so in the last 10 s; or 64 users do
+ *   -ETIMEDOUT  it is held up: no answer for 50 ms, and its thread sleeps; or none for 200 ms
+ *   -EAGAIN     there is no thread, no memory or no CPU for it
+ */
+int rtx_lib_patience(uid_t user, const struct patience_call *call, void *memory, size_t size);
+
+/* The same, where the user is the one whose process it is. -ESRCH: there is no such process. */
+int rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void *memory, size_t size);
+
+#endif
