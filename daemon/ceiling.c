@@ -142,9 +142,8 @@ static bool set_thread(struct thread *thread)
 	struct sched_param param;
 	int policy, error;
 
-	policy = process_began(thread->id, thread->id) == thread->began
-			 ? sched_getscheduler(thread->id)
-			 : -1;
+	policy = process_is(thread->id, thread->id, thread->began) ? sched_getscheduler(thread->id)
+								   : -1;
 	if (policy < 0 || sched_getparam(thread->id, &param)) {
 		if (was)
 			forget(thread);

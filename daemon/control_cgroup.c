@@ -15,20 +15,9 @@
 #include "objects.h"
 #include "persist.h"
 #include "place.h"
+#include "process.h"
 #include "reply.h"
 #include "report.h"
-
-/* A path means another cgroup to a client whose root is another. False where it cannot be told. */
-static bool has_other_root(pid_t pid)
-{
-	char path[64], own[64], theirs[64];
-	ssize_t a, b;
-
-	snprintf(path, sizeof(path), "/proc/%d/ns/cgroup", pid);
-	a = readlink("/proc/self/ns/cgroup", own, sizeof(own));
-	b = readlink(path, theirs, sizeof(theirs));
-	return a > 0 && b > 0 && (a != b || memcmp(own, theirs, (size_t)a) != 0);
-}
 
 static int of_process(pid_t pid, char name[CGROUP_MAX + 1], char *why, size_t size)
 {
@@ -100,7 +89,8 @@ int control_cgroup_name(struct connection *c, const struct request *r, const str
 	} else if ((wrong = cgroup_clean(r->cgroup, name))) {
 		snprintf(why, size, "cgroup \"%.200s\" is not accepted: %s", r->cgroup, wrong);
 		error = -EINVAL;
-	} else if (*name == '/' && has_other_root(c->pid)) {
+	} else if (*name == '/' && process_sees_other_cgroups(c->pid)) {
+		/* A path means another cgroup to a client whose root is another. */
 		snprintf(
 			why, size,
 			"cgroup %.300s is another one here: the client is in a cgroup namespace of "

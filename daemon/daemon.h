@@ -3,8 +3,9 @@
  * daemon.h - the structures that all files of the daemon share. Each .c has a header with its own
  * API; this one has none.
  *
- * The daemon is one thread, but for what may take long (discard.c, names.c). The daemon holds no policy: the core chooses which task gets an engine,
- * and only struct host (host.h) knows where that core is.
+ * The daemon is one thread, but for what may take long (discard.c, names.c, patience.c). It holds
+ * no policy: the core chooses which task gets an engine, and only struct host (host.h) knows where
+ * that core is.
  *
  * The files stand on floors. A file calls files below its own floor, and others only through a
  * table or a callback that it was given.
@@ -166,6 +167,7 @@ struct task {
 	uint32_t id;
 	struct connection *connection;
 	pid_t pid;
+	unsigned long long began; /* its process, as process_began() has it; 0: was not asked */
 	uid_t uid;
 	char comm[64];		   /* of its process, when metrics were first asked for; or empty */
 	struct permit_task permit; /* its page, lanes and parameters */

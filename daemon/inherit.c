@@ -72,7 +72,7 @@ static void set_thread(struct daemon *d, const struct task *task)
 	for (uint32_t id = 0; id < d->tasks_top; id++)
 		if (same_thread(&d->tasks[id], task))
 			inherits = rtxg_ceiling_join(inherits, d->tasks[id].thread.inherits);
-	if (process_began(task->pid, thread) != task->thread.began ||
+	if (!process_is(task->pid, thread, task->thread.began) ||
 	    !raised_look(thread, &policy, &now))
 		goto lost;
 	acts = rtxg_inherit_look(&state, inherits, &now, &wanted);

@@ -149,12 +149,14 @@ static json_t *task_line(const struct kept_task *k)
 }
 
 /* False: its process has ended. */
-static bool kept(const struct task *task, struct kept_task *k)
+static bool kept(struct task *task, struct kept_task *k)
 {
 	const struct vgpu *vgpu = task->moving_to ? task->moving_to : task->vgpu;
 
 	*k = (struct kept_task){ .pid = task->pid, .page_inode = task->page_inode };
-	k->began = process_began(task->pid, task->pid);
+	if (!task->began)
+		task->began = process_began(task->pid, task->pid);
+	k->began = task->began;
 	k->params = task->permit.params;
 	strcpy(k->vgpu, vgpu->name);
 	return k->began && k->page_inode;
@@ -324,12 +326,14 @@ static void follow_creator(struct daemon *d, struct vgpu *vgpu, const struct req
 	pid_t pid = (pid_t)r->pid;
 
 	vgpu->awaited = true;
-	if (!given(r, M_PID) || process_began(pid, pid) != (unsigned long long)r->began)
+	if (!given(r, M_PID) || !process_is(pid, pid, (unsigned long long)r->began))
 		return;
 	if (objects_vgpu_follow(d, vgpu, (int)syscall(SYS_pidfd_open, pid, 0u), pid))
 		return;
 	/* The number may have gone to another process before it was opened. */
-	if (vgpu->creator_began != (unsigned long long)r->began)
+	if (process_is(pid, pid, (unsigned long long)r->began))
+		vgpu->creator_began = (unsigned long long)r->began;
+	else
 		objects_vgpu_unfollow(vgpu);
 }
 
@@ -433,7 +437,7 @@ static int restore_task(const struct request *r, char *why, size_t size)
 			       .began = (unsigned long long)r->began,
 			       .page_inode = (uint64_t)r->page };
 
-	if (process_began(k.pid, k.pid) != k.began)
+	if (!process_is(k.pid, k.pid, k.began))
 		return 0; /* it has ended */
 	params_merge_task(&k.params, r);
 	strcpy(k.vgpu, r->vgpu);
@@ -610,8 +614,7 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
 
 	for (uint32_t i = 0; i < keep.tasks_count; i++) {
 		k = keep.tasks[i];
-		if (k.page_inode != page_inode || k.pid != pid ||
-		    process_began(pid, pid) != k.began)
+		if (k.page_inode != page_inode || k.pid != pid || !process_is(pid, pid, k.began))
 			continue;
 		keep.tasks[i] = keep.tasks[--keep.tasks_count];
 		*vgpu = objects_vgpu_find(d, k.vgpu);
@@ -632,7 +635,7 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
 	return false;
 }
 
-void keep_closed(const struct task *task)
+void keep_closed(struct task *task)
 {
 	struct kept_task k;
 

@@ -24,7 +24,7 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
  * A task is about to close. One that had just come back may have waited in vain for our answer, and
  * tries again: it is awaited as before.
  */
-void keep_closed(const struct task *task);
+void keep_closed(struct task *task);
 /* Appends to the doctor's checks whether the file is as it should be. */
 void keep_doctor(const struct daemon *d, json_t *checks);
 

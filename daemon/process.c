@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * process.c - what /proc tells of a process. rtxgd reads /proc with root's rights: the callers show
- * a user only what that user could read. May not trust a byte of it.
+ * a user only what that user could read.
+ *
+ * May not: trust a byte of it; wait for a process that does not answer (patience.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +13,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "patience.h"
 #include "process.h"
 #include "rtxg/name.h"
+
+/* What is asked of a process that may hold the answer up. */
+struct exe {
+	pid_t pid;
+	char path[PROCESS_EXE];
+};
+struct began {
+	pid_t process, thread;
+	unsigned long long ticks;
+};
+struct command {
+	pid_t pid;
+	ssize_t size;
+	unsigned char line[PROCESS_COMMAND];
+};
+struct link {
+	pid_t pid;
+	ssize_t size;
+	char target[64];
+};
 
 void process_comm(pid_t pid, char comm[PROCESS_COMM])
 {
@@ -30,14 +53,24 @@ void process_comm(pid_t pid, char comm[PROCESS_COMM])
 	comm[strcspn(comm, "\n")] = 0;
 }
 
-void process_exe(pid_t pid, char exe[PROCESS_EXE])
+static void read_exe(void *memory)
 {
+	struct exe *exe = memory;
 	char path[64];
 	ssize_t n;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	n = readlink(path, exe, PROCESS_EXE - 1);
-	exe[n > 0 ? n : 0] = 0;
+	snprintf(path, sizeof(path), "/proc/%d/exe", exe->pid);
+	n = readlink(path, exe->path, PROCESS_EXE - 1);
+	exe->path[n > 0 ? n : 0] = 0;
+}
+
+void process_exe(pid_t pid, char exe[PROCESS_EXE])
+{
+	static const struct patience_call call = { .make = read_exe };
+	struct exe asked = { .pid = pid };
+
+	rtx_lib_patience_of(pid, &call, &asked, sizeof(asked));
+	strcpy(exe, asked.path);
 }
 
 bool process_owner(pid_t pid, uid_t *uid)
@@ -52,18 +85,18 @@ bool process_owner(pid_t pid, uid_t *uid)
 	return true;
 }
 
-unsigned long long process_began(pid_t process, pid_t thread)
+static void read_began(void *memory)
 {
+	struct began *began = memory;
 	char path[64], text[1024];
-	unsigned long long ticks = 0;
 	const char *end;
 	FILE *stat;
 	size_t size;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", process, thread);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", began->process, began->thread);
 	stat = fopen(path, "re");
 	if (!stat)
-		return 0;
+		return;
 	size = fread(text, 1, sizeof(text) - 1, stat);
 	fclose(stat);
 	text[size] = 0;
@@ -72,25 +105,58 @@ unsigned long long process_began(pid_t process, pid_t thread)
 	if (!end || sscanf(end + 1,
 			   " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
 			   "%*s %*s %llu",
-			   &ticks) != 1)
-		return 0;
-	return ticks;
+			   &began->ticks) != 1)
+		began->ticks = 0;
+}
+
+unsigned long long process_began(pid_t process, pid_t thread)
+{
+	static const struct patience_call call = { .make = read_began };
+	struct began asked = { .process = process, .thread = thread };
+
+	errno = -rtx_lib_patience_of(process, &call, &asked, sizeof(asked));
+	if (!errno && !asked.ticks)
+		errno = ESRCH;
+	return asked.ticks;
+}
+
+bool process_is(pid_t process, pid_t thread, unsigned long long began)
+{
+	unsigned long long now = process_began(process, thread);
+	char path[64];
+	struct stat st;
+
+	if (now || errno == ESRCH)
+		return now && now == began;
+	/* Which threads a process has is told without a lock of its own. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d", process, thread);
+	return !stat(path, &st);
+}
+
+static void read_command(void *memory)
+{
+	struct command *command = memory;
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", command->pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		command->size = read(fd, command->line, sizeof(command->line));
+		close(fd);
+	}
 }
 
 void process_command(pid_t pid, char command[PROCESS_COMMAND])
 {
-	unsigned char line[PROCESS_COMMAND];
-	char path[64];
-	ssize_t size = 0;
+	static const struct patience_call call = { .make = read_command };
+	struct command asked = { .pid = pid };
+	const unsigned char *line = asked.line;
 	size_t at = 0, to = 0;
-	int fd;
+	ssize_t size;
 
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		size = read(fd, line, sizeof(line));
-		close(fd);
-	}
+	rtx_lib_patience_of(pid, &call, &asked, sizeof(asked));
+	size = asked.size;
 	while (size > 0 && !line[size - 1])
 		size--;
 	while (size > 0 && at < (size_t)size && to + 5 < PROCESS_COMMAND) {
@@ -111,4 +177,26 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND])
 		}
 	}
 	command[to] = 0;
+}
+
+static void read_cgroups(void *memory)
+{
+	struct link *link = memory;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/cgroup", link->pid);
+	link->size = readlink(path, link->target, sizeof(link->target));
+}
+
+bool process_sees_other_cgroups(pid_t pid)
+{
+	static const struct patience_call call = { .make = read_cgroups };
+	struct link own = { .pid = getpid() }, theirs = { .pid = pid };
+
+	if (rtx_lib_patience_of(pid, &call, &theirs, sizeof(theirs)))
+		return true;
+	read_cgroups(&own);
+	return own.size > 0 && theirs.size > 0 &&
+	       (own.size != theirs.size ||
+		memcmp(own.target, theirs.target, (size_t)own.size) != 0);
 }

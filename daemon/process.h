@@ -11,7 +11,7 @@
 #define PROCESS_EXE	4096u
 #define PROCESS_COMMAND 2048u
 
-/* Each writes "" where the process does not say. */
+/* Each writes "" where the process does not say, or holds the answer up. */
 void process_comm(pid_t pid, char comm[PROCESS_COMM]);
 void process_exe(pid_t pid, char exe[PROCESS_EXE]);
 /*
@@ -22,7 +22,18 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND]);
 /* The user whose process it is, who may read all of the above by himself. False: no such process. */
 bool process_owner(pid_t pid, uid_t *uid);
 
-/* When the thread began, in ticks since the boot; 0: the process has no such thread. */
+/*
+ * When the thread began, in ticks since the boot. 0: the process has no such thread (errno is
+ * ESRCH), or it cannot be told now.
+ */
 unsigned long long process_began(pid_t process, pid_t thread);
+/*
+ * Is it the thread that began then? Where that cannot be told: does the process have a thread of
+ * that number?
+ */
+bool process_is(pid_t process, pid_t thread, unsigned long long began);
+
+/* Does the process see other cgroups under a name than we do, or hold the answer up? */
+bool process_sees_other_cgroups(pid_t pid);
 
 #endif

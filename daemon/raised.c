@@ -118,7 +118,7 @@ static void set_back(const char *line, bool kernel)
 	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset,
 		   &priority) != 6 ||
 	    process <= 0 || thread <= 0 || own < 0 || priority < 0 || !start ||
-	    process_began(process, thread) != start || !raised_look(thread, &policy, &now))
+	    !process_is(process, thread, start) || !raised_look(thread, &policy, &now))
 		return;
 	if (kernel) {
 		set_kernel_back(thread, policy, (uint32_t)own, (uint32_t)priority, &now);

@@ -79,7 +79,7 @@ json_t *refused_list(void)
 
 		if (!r->pid)
 			continue;
-		if (!r->began || process_began(r->pid, r->pid) != r->began) {
+		if (!process_is(r->pid, r->pid, r->began)) {
 			r->pid = 0;
 			continue;
 		}

@@ -2,20 +2,26 @@
 """A file that a program serves itself (FUSE), and of which it does not answer one question.
 
 The mount is in a namespace of the process's own. When its process group ends, so does the file.
+A process that has written to such a file through a mapping is held up where the kernel writes it
+back: while it maps something else there, and while it executes a program.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import mmap
 import os
 import struct
 from pathlib import Path
+from typing import NoReturn
 
-GETATTR, OPEN, INIT = 3, 14, 26
+GETATTR, OPEN, READ, WRITE, INIT = 3, 14, 15, 16, 26
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 
 
 def _check(result: int) -> None:
@@ -35,6 +41,8 @@ def _serve(device: int, silent: int) -> None:
             continue
         if opcode == INIT:
             body = struct.pack("IIIIHHIIHHI7I", 7, 31, 4096, 0, 1, 1, 4096, 1, 1, 0, 0, *[0] * 7)
+        elif opcode == READ:
+            body = bytes(mmap.PAGESIZE)
         elif opcode == GETATTR:
             # What it says holds for ever.
             attributes = struct.pack(
@@ -61,4 +69,32 @@ def held_file(place: Path, silent: int) -> int:
         _serve(device, silent)
         os._exit(0)
     os.close(device)
-    return os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    return os.open(place, os.O_RDWR | os.O_CLOEXEC)
+
+
+def _write_through(file: int) -> int:
+    """Write to a page of it that is mapped; the address."""
+    os.fstat(file)  # how long it is
+    shared, both = mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE
+    address = _libc.mmap(None, mmap.PAGESIZE, both, shared, file, 0)
+    ctypes.memset(address, 1, 1)
+    return int(address)
+
+
+def hold_memory(file: int) -> NoReturn:
+    """Wait in mmap(2), with the lock of this process's memory, for the answer to a write."""
+    address = _write_through(file)
+    fixed = 0x10 | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    _libc.mmap(address, mmap.PAGESIZE, mmap.PROT_READ, fixed, -1, 0)
+    os._exit(1)
+
+
+def hold_exec(file: int) -> NoReturn:
+    """Wait in execve(2), with the lock of this process's credentials, for the answer to a write."""
+    _write_through(file)
+    os.execv("/bin/true", ["true"])
+
+
+def is_held(pid: int) -> bool:
+    """Is it waiting there?"""
+    return "State:\tD" in Path(f"/proc/{pid}/status").read_text()
