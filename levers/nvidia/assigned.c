@@ -13,40 +13,77 @@
 #include <time.h>
 #include <unistd.h>
 #include "assigned.h"
+#include "patience.h"
 
 #define HEAD	"rtxg-assigned 1 "
 #define DEPTH	64 /* of forebears that are looked at */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* When it was born and its parent; -ESRCH. A zombie counts as ended. */
-static int look(uint32_t pid, uint64_t *start, uint32_t *parent)
+struct look {
+	uint32_t pid, parent;
+	int error;
+	unsigned long long start;
+};
+
+static void read_stat(void *memory)
 {
-	unsigned long long born;
+	struct look *l = memory;
 	char path[64], line[1024], state, *end;
-	unsigned int ppid;
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	l->error = -ESRCH;
+	snprintf(path, sizeof(path), "/proc/%u/stat", l->pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return -ESRCH;
+		return;
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	if (n <= 0)
-		return -ESRCH;
+		return;
 	line[n] = '\0';
 	end = strrchr(line, ')'); /* the name before it may be any bytes */
-	if (!end || sscanf(end + 1,
-			   " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-			   "%*d %llu",
-			   &state, &ppid, &born) != 3)
-		return -ESRCH;
-	if (state == 'Z' || state == 'X')
-		return -ESRCH;
-	*start = born;
-	*parent = ppid;
-	return 0;
+	if (end &&
+	    sscanf(end + 1,
+		   " %c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+		   "%*d %llu",
+		   &state, &l->parent, &l->start) == 3 &&
+	    state != 'Z' && state != 'X')
+		l->error = 0;
+}
+
+/* It holds that up; this is told without a lock of its own. */
+static int read_status(uint32_t pid, uint32_t *parent)
+{
+	char path[64], line[256];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "PPid: %u", parent) == 1;
+	if (f)
+		fclose(f);
+	return found ? 0 : -ESRCH;
+}
+
+/*
+ * When it was born, 0 where that cannot be told now, and its parent; -ESRCH. A zombie counts as
+ * ended.
+ */
+static int look(uint32_t pid, uint64_t *start, uint32_t *parent)
+{
+	static const struct patience_call call = { .make = read_stat };
+	struct look l = { .pid = pid };
+	int error = rtx_lib_patience_of((pid_t)pid, &call, &l, sizeof(l));
+
+	*start = 0;
+	if (error)
+		return error == -ESRCH ? error : read_status(pid, parent);
+	*start = l.start;
+	*parent = l.parent;
+	return l.error;
 }
 
 static uint64_t ticks_now(void)
@@ -135,6 +172,8 @@ int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born
 	uint32_t parent;
 	int err = look(pid, &new.start, &parent);
 
+	if (!err && !new.start)
+		return -EBUSY;
 	new.since = born ? new.start : ticks_now();
 	return err ? err : put(a, &new);
 }
@@ -157,11 +196,13 @@ const struct nv_assigned_one *nv_assigned_find(struct nv_assigned *a, uint32_t p
 
 		if (look(pid, &start, &parent))
 			return NULL;
-		if (e && e->start == start)
+		/* What holds the answer up goes where it belongs as if it had given it. */
+		if (e && (!start || e->start == start))
 			return born >= e->since ? e : NULL;
 		if (e) /* it has ended, and its number was given to another */
 			drop(a, e);
-		born = start;
+		if (start)
+			born = start;
 		pid = parent;
 	}
 	return NULL;
@@ -187,7 +228,7 @@ void nv_assigned_inherit(struct nv_assigned *a)
 		new = *e;
 		new.pid = (uint32_t)pid;
 		new.label = e->label ? strdup(e->label) : NULL;
-		if (look(new.pid, &new.start, &parent) || (e->label && !new.label)) {
+		if (look(new.pid, &new.start, &parent) || !new.start || (e->label && !new.label)) {
 			free(new.label);
 			continue;
 		}
@@ -204,7 +245,7 @@ void nv_assigned_prune(struct nv_assigned *a)
 		uint64_t start;
 		uint32_t parent;
 
-		if (look(a->one[i].pid, &start, &parent) || start != a->one[i].start)
+		if (look(a->one[i].pid, &start, &parent) || (start && start != a->one[i].start))
 			drop(a, &a->one[i]);
 	}
 }

@@ -20,6 +20,7 @@
 #include "act.h"
 #include "guardian.h"
 #include "journal.h"
+#include "others.h"
 #include "rm.h"
 
 #define HUNG_NS 2000000000ull
@@ -140,7 +141,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "rtxg-guardian: the journal is not one: %s\n", strerror(-err));
 		return 1;
 	}
-	err = nv_rm_open(&rm, &nv_sys_linux);
+	err = nv_rm_open(&rm, nv_sys_patient());
 	count = err ? err : nv_rm_gpus_open(&rm, gpus, RM_GPUS_MAX);
 	if (count < 0) {
 		fprintf(stderr, "rtxg-guardian: cannot open the driver: %s\n", strerror(-count));

@@ -15,6 +15,7 @@
 #include "adopt.h"
 #include "fecs.h"
 #include "nvtool.h"
+#include "others.h"
 #include "rtxg_clock.h"
 
 static struct nv_rm rm;
@@ -36,7 +37,7 @@ static int fail(const char *what, int err)
 
 static int setup(void)
 {
-	int err = nv_rm_open(&rm, &nv_sys_linux);
+	int err = nv_rm_open(&rm, nv_sys_patient());
 
 	if (err)
 		return fail("cannot open /dev/nvidiactl (is the driver loaded, are you root?)",

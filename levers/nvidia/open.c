@@ -16,6 +16,7 @@
 #include "carry_out.h"
 #include "fecs.h"
 #include "guardian.h"
+#include "others.h"
 #include "policy.h"
 #include "probe.h"
 #include "releases_write.h"
@@ -82,7 +83,7 @@ static void begin(struct lever_nvidia *l, const struct lever_nvidia_options *opt
 		       options->size < sizeof(l->options) ? options->size : sizeof(l->options));
 	if (ops)
 		memcpy(&l->ops, ops, ops->size < sizeof(l->ops) ? ops->size : sizeof(l->ops));
-	l->sys = l->options.sys ? l->options.sys : &nv_sys_linux;
+	l->sys = l->options.sys ? l->options.sys : nv_sys_patient();
 	l->self = (uint32_t)getpid();
 	l->enabled = true;
 	nv_registry_init(&l->registry);

@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include "rm.h"
 #include "rtxg_clock.h"
@@ -116,11 +115,14 @@ static int linux_ctl_fds(void *ctx, int pid, int *fds, int cap)
 	if (!dir)
 		return -errno;
 	while ((e = readdir(dir))) {
-		struct stat st;
+		struct statx st;
 
 		snprintf(path, sizeof(path), "/proc/%d/fd/%s", pid, e->d_name);
-		if (e->d_name[0] == '.' || stat(path, &st) || !S_ISCHR(st.st_mode) ||
-		    major(st.st_rdev) != NVIDIA_MAJOR || minor(st.st_rdev) != CTL_MINOR)
+		/* What the kernel knows of it: a file system of the user's own may never answer. */
+		if (e->d_name[0] == '.' ||
+		    statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &st) ||
+		    !S_ISCHR(st.stx_mode) || st.stx_rdev_major != NVIDIA_MAJOR ||
+		    st.stx_rdev_minor != CTL_MINOR)
 			continue;
 		if (n < cap)
 			fds[n] = atoi(e->d_name);

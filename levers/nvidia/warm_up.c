@@ -6,27 +6,40 @@
 #include <stdio.h>
 #include <string.h>
 #include "carry_out.h"
+#include "patience.h"
 #include "releases_write.h"
 #include "state.h"
 #include "warm_up.h"
 
+struct maps {
+	uint32_t pid;
+	bool found;
+};
+
+static void read_maps(void *memory)
+{
+	struct maps *maps = memory;
+	char path[64], line[600];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", maps->pid);
+	f = fopen(path, "re");
+	while (f && !maps->found && fgets(line, sizeof(line), f))
+		maps->found = strstr(line, "/librtxg-cuda.so") != NULL;
+	if (f)
+		fclose(f);
+}
+
 /*
  * Does the program bring its context in by itself when it is told to? It says so by having the
- * library that does it.
+ * library that does it. One that does not answer has none.
  */
 static bool has_warm_library(uint32_t pid)
 {
-	char path[64], line[600];
-	bool found = false;
-	FILE *f;
+	static const struct patience_call call = { .make = read_maps };
+	struct maps maps = { .pid = pid };
 
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
-	f = fopen(path, "re");
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = strstr(line, "/librtxg-cuda.so") != NULL;
-	if (f)
-		fclose(f);
-	return found;
+	return !rtx_lib_patience_of((pid_t)pid, &call, &maps, sizeof(maps)) && maps.found;
 }
 
 void nv_look_for_warm(struct lever_nvidia *l)

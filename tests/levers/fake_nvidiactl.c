@@ -796,3 +796,8 @@ const struct nv_sys fake_sys = {
 	.alive = fake_alive,
 	.now_ns = fake_now,
 };
+
+const struct nv_sys *fake_sys_patient(void)
+{
+	return &fake_sys;
+}

@@ -131,6 +131,7 @@ struct fake_driver {
 
 extern struct fake_driver *fake;
 extern const struct nv_sys fake_sys;
+const struct nv_sys *fake_sys_patient(void); /* in place of nv_sys_patient() */
 
 void fake_reset(void);
 /* What it answers when it is asked how much memory a process has in use. */
