@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "patience.h"
 #include "proc.h"
 #include "text.h"
 
@@ -151,8 +152,17 @@ static bool governs(const struct gpu_user *user)
 	return false;
 }
 
+static void look_into(void *memory)
+{
+	struct gpu_user *user = memory;
+
+	read_line(user);
+	user->unseen = !look_at_descriptors(user) || !look_at_maps(user);
+}
+
 int proc_gpu_users(struct gpu_users *users)
 {
+	static const struct patience_call call = { .make = look_into };
 	struct dirent *entry;
 	DIR *directory = opendir("/proc");
 
@@ -173,8 +183,8 @@ int proc_gpu_users(struct gpu_users *users)
 		user.uid = status.st_uid;
 		if (governs(&user))
 			continue;
-		read_line(&user);
-		if (!look_at_descriptors(&user) || !look_at_maps(&user)) {
+		/* A process that does not answer is one that could not be looked into. */
+		if (rtx_lib_patience(user.uid, &call, &user, sizeof(user)) || user.unseen) {
 			users->unseen++;
 			continue;
 		}

@@ -5,6 +5,7 @@
 #ifndef RTXG_CLI_PROC_H
 #define RTXG_CLI_PROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -14,6 +15,7 @@ struct gpu_user {
 	char command[17]; /* the name of its first thread */
 	char line[256];	  /* its command line, as in ps */
 	char uses[96];	  /* what shows that it uses a GPU: device files and libraries */
+	bool unseen;	  /* it could not be looked into */
 };
 
 struct gpu_users {
