@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import mmap
 import os
 import signal
+import subprocess
+import time
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 import pytest
-from held import GETATTR, held_file
-from users import ATTACKER, Connection, Stage, become
+from held import GETATTR, WRITE, held_file, hold_exec, hold_memory, is_held
+from users import ATTACKER, BUILD, Connection, Stage, become, wait_for
 
 #: no answer may take longer, on a busy machine too; without an answer it was for ever
 LONGEST_S = 3.0
@@ -19,8 +23,8 @@ LONGEST_S = 3.0
 
 def start(
     stage: Stage, silent: int, what: Callable[[Connection, int, Callable[[], None]], None]
-) -> None:
-    """Run it as the attacker, with a file that is silent."""
+) -> int:
+    """Run it as the attacker, with a file that is silent; its process."""
     stage.daemon.start(mode="--system")
     path, place = stage.daemon.socket, stage.daemon.folder / "held"
 
@@ -38,6 +42,7 @@ def start(
     child = stage.attack(main, uid=0)
     if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         pytest.skip("no file system of one's own here")
+    return child.pid
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,145 @@ def test_a_file_that_does_not_say_what_it_is_delays_no_other_user(
 
     start(stage, GETATTR, what)
     assert stage.longest_reply(1) < LONGEST_S
+
+
+HOLDS = [hold_memory, hold_exec]
+
+
+def start_held(stage: Stage, hold: Callable[[int], NoReturn]) -> int:
+    """A process of the attacker's that is a task, and is held up."""
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        assert connection.open()["ok"]
+        held = os.getpid()
+        if os.fork() == 0:
+            wait_for("the process is held up", lambda: is_held(held))
+            go()
+            signal.pause()
+        hold(file)
+
+    return start(stage, WRITE, what)
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_a_process_that_holds_up_what_is_read_of_it_delays_no_other_user(
+    stage: Stage, hold: Callable[[int], NoReturn]
+) -> None:
+    """It is listed all the same, with what can be told, and every list comes in time."""
+    pid = start_held(stage, hold)
+    for _ in range(3):
+        began = time.monotonic()
+        listed = stage.daemon.ask("task-list")["tasks"]
+        assert time.monotonic() - began < LONGEST_S
+        assert [(t["pid"], t["uid"]) for t in listed] == [(pid, ATTACKER)]
+    assert stage.longest_reply(1) < LONGEST_S
+    # The command line of others is told as ever.
+    own = stage.daemon.task()
+    listed = {t["pid"]: t for t in stage.daemon.ask("task-list")["tasks"]}
+    assert "python" in listed[os.getpid()]["command"] and own, listed
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"op": "open"},
+        {"op": "open", "vgpu": "of-root"},
+        {"op": "place"},
+        {"op": "cgroup-bind", "vgpu": "sleepers", "cgroup": "/own"},
+        {"op": "set", "vgpu": "sleepers"},
+        {"op": "pool-acquire", "pool": "p"},
+    ],
+    ids=lambda request_: f"{request_['op']} {request_.get('vgpu', '')}".strip(),
+)
+@pytest.mark.parametrize("hold", HOLDS)
+def test_a_request_of_such_a_process_delays_no_other_user(
+    stage: Stage, hold: Callable[[int], NoReturn], request_: dict[str, Any]
+) -> None:
+    """Where it belongs, what is kept of it, why it is refused, and which thread it names."""
+    stage.daemon.write_config(
+        "[GPU 0]\n[VGPU sleepers]\n[VGPU of-root]\nUsers=root\n[Pool p]\nGPUs=0\n"
+        "[Match]\nExec=/usr/bin/sleep\nVGPU=sleepers\n"
+    )
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        assert connection.open()["ok"]
+        if request_["op"] not in ("set", "pool-acquire"):
+            connection = Connection(stage.daemon.socket)
+        held = os.getpid()
+        if os.fork() == 0:
+            wait_for("the process is held up", lambda: is_held(held))
+            thread = {"thread": held} if request_["op"] == "pool-acquire" else {}
+            connection.send(json.dumps(request_ | thread).encode())
+            go()
+            signal.pause()
+        hold(file)
+
+    start(stage, WRITE, what)
+    assert stage.longest_reply(1) < LONGEST_S
+    assert stage.daemon.ask("task-list")["ok"]
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_a_task_that_is_moved_while_it_is_held_up_delays_no_other_user(
+    stage: Stage, hold: Callable[[int], NoReturn]
+) -> None:
+    """What is kept for the next daemon has its process's birth. The next one asks for that, too."""
+    stage.daemon.write_config("[VGPU sleepers]\n")
+    pid = start_held(stage, hold)
+    began = time.monotonic()
+    assert stage.daemon.ask("task-set", pid=pid, vgpu="sleepers")["ok"]
+    assert stage.longest_reply(1) < LONGEST_S
+    stage.daemon.kill()
+    stage.daemon.start(mode="--system")
+    assert stage.longest_reply(1) < LONGEST_S
+    assert time.monotonic() - began < 10 * LONGEST_S
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_root_sees_the_programs_that_use_a_gpu_beside_one_that_holds_its_answer_up(
+    stage: Stage, hold: Callable[[int], NoReturn]
+) -> None:
+    """`rtxg ps -u` looks at every process; one that does not answer is counted."""
+    start_held(stage, hold)
+    done = subprocess.run([BUILD / "cli/rtxg", "ps", "-u"], env=stage.daemon.environment,
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("silent", "hold", "answers"),
+    [
+        (GETATTR, None, ["0 0", "0 0"]),
+        # Its descriptors do not need the lock of its memory.
+        (WRITE, hold_memory, ["0 0", "0 0"]),
+        # The first call finds it out, and then it is not asked: ETIMEDOUT or what was listed; EBUSY.
+        (WRITE, hold_exec, None),
+    ],
+)
+def test_the_lever_waits_for_no_process_that_holds_its_descriptors_up(
+    stage: Stage, silent: int, hold: Callable[[int], NoReturn] | None, answers: list[str] | None
+) -> None:
+    """It looks for the driver's among all of them, and takes one."""
+    program = BUILD / "tests/levers/descriptors_of"
+    if not program.exists():
+        pytest.skip("built without the NVIDIA lever")
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        held = os.getpid()
+        if hold and os.fork() == 0:
+            wait_for("the process is held up", lambda: is_held(held))
+            go()
+            signal.pause()
+        if hold:
+            hold(file)
+        go()
+
+    pid = start(stage, silent, what)
+    done = subprocess.run([program, str(pid)], capture_output=True, text=True, timeout=30,
+                          check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and len(lines) == 2, (lines, done.stderr)
+    if answers:
+        assert lines == answers
+    else:
+        assert all(not line.endswith(" 0") for line in lines), lines
