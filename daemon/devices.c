@@ -2,7 +2,7 @@
 /*
  * devices.c - which names of GPUs are of OpenCL's devices here. OpenCL's devices are known to their
  * drivers alone, and drivers are libraries that take as long as they like. So a process of this
- * program's asks them (devices_list.c): as user nobody, with an environment of its own, so that
+ * program's asks them (devices_list.c): as a harmless user, with an environment of its own, so that
  * what it says is true of the machine and not of a user. It is asked when a name comes that is not
  * known, and not again before AGAIN_NS, however many such names come.
  *

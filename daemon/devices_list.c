@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * devices_list.c - the process that asks the drivers of OpenCL for their devices. It gives up first
- * what the daemon may: it is the user nobody, in the groups that device files are for. Drivers are
+ * what the daemon may: it is a user that nothing else is (nobody where there is none, and a process
+ * of nobody's may end it), in the groups that device files are for. Drivers are
  * what /etc/OpenCL names. They may hang, crash, close what is not theirs, or leave processes
  * behind. So a child loads them, and this process waits for it no longer than some seconds, ends it
  * with all that it has started, and removes what it has written.
@@ -14,6 +15,7 @@
 #include <ftw.h>
 #include <grp.h>
 #include <poll.h>
+#include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,6 +32,7 @@
 #include "rtxg_device_name.h"
 
 #define NOBODY	      65534
+#define OWN_USER      "rtxg-devices" /* of rtxg.sysusers.conf */
 #define PLATFORMS_MAX 32
 #define OF_ONE_MAX    64
 #define TEXT_MAX      16384
@@ -61,14 +64,19 @@ static void be_modest(void)
 	alarm(DEVICES_SECONDS); /* for what looks up groups; drivers have a process of their own */
 }
 
-static int become_nobody(void)
+static int become_harmless(void)
 {
 	static const char *const names[] = { "render", "video" };
+	const struct passwd *own;
+	uid_t user = NOBODY;
 	gid_t groups[2];
 	size_t count = 0;
 
 	if (geteuid() != 0)
 		return 0;
+	own = getpwnam(OWN_USER);
+	if (own && own->pw_uid)
+		user = own->pw_uid;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		const struct group *group = getgrnam(names[i]);
 
@@ -76,7 +84,7 @@ static int become_nobody(void)
 			groups[count++] = group->gr_gid;
 	}
 	return setgroups(count, groups) || setresgid(NOBODY, NOBODY, NOBODY) ||
-	       setresuid(NOBODY, NOBODY, NOBODY) || prctl(PR_SET_NO_NEW_PRIVS, 1l, 0l, 0l, 0l);
+	       setresuid(user, user, user) || prctl(PR_SET_NO_NEW_PRIVS, 1l, 0l, 0l, 0l);
 }
 
 static int remove_one(const char *path, const struct stat *st, int what, struct FTW *place)
@@ -197,7 +205,7 @@ int devices_list(void)
 
 	be_modest();
 	/* All that a driver finds open is meant for it. */
-	if (found == MAP_FAILED || close_range(STDERR_FILENO + 1, ~0u, 0) || become_nobody() ||
+	if (found == MAP_FAILED || close_range(STDERR_FILENO + 1, ~0u, 0) || become_harmless() ||
 	    prctl(PR_SET_CHILD_SUBREAPER, 1l, 0l, 0l, 0l)) {
 		perror("rtxgd: " DEVICES_LIST);
 		return 1;

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,8 @@ from users import ATTACKER, BUILD, VICTIM, Connection, Stage, wait_for
 
 #: of an answer that comes while a driver takes two seconds; without waiting it is milliseconds
 LONGEST_S = 1.5
+#: a user that no account of a machine is
+LISTER = 61099
 
 
 def listed(stage: Stage) -> dict[str, Any]:
@@ -163,6 +167,42 @@ def test_a_driver_that_takes_its_time_keeps_no_other_waiting(stage: Stage) -> No
         lines
     )
     assert names(stage) == ["0"]
+
+
+def test_no_process_of_another_user_ends_the_one_that_lists(stage: Stage) -> None:
+    """It is a user of its own where there is an account for that, and in no group of accounts."""
+    words, note = put_driver(stage, "slow")
+    accounts = stage.daemon.folder / "passwd"
+    others = [
+        line
+        for line in Path("/etc/passwd").read_text().splitlines(keepends=True)
+        if not line.startswith("rtxg-devices:")
+    ]
+    account = f"rtxg-devices:x:{LISTER}:{LISTER}::/:/usr/sbin/nologin\n"
+    accounts.write_text("".join(others) + account)
+    mount = f'mount --bind "{accounts}" /etc/passwd && exec "$0" "$@"'
+    stage.daemon.start(mode="--system", prefix=(*words, "sh", "-c", mount))
+    path = stage.daemon.socket
+    attack = stage.run(ATTACKER, lambda: Connection(path).open(gpu="phantom-of-a-driver"))
+    wait_for("the driver begins", lambda: "begins" in note.read_text())
+    ids = [line.split()[1:] for line in note.read_text().splitlines() if line[1:4] == "id:"]
+    assert ids == [[str(LISTER)] * 4, ["65534"] * 4], ids
+
+    def end() -> list[str]:
+        done = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if b"--list-devices" in (folder / "cmdline").read_bytes():
+                    try:
+                        os.kill(int(folder.name), signal.SIGKILL)
+                        done.append("ended")
+                    except PermissionError:
+                        done.append("refused")
+        return done
+
+    assert set(stage.run(65534, end).result()) == {"refused"}
+    assert attack.result()["error"] == "ENODEV"
+    assert listed(stage)["whole"]
 
 
 @pytest.mark.parametrize("how", ["crash", "hang", "child", "close", "none"])
