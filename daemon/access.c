@@ -48,23 +48,6 @@ bool access_vgpu(const struct vgpu *vgpu, const struct connection *c)
 	return access_administer(c) || access_vgpu_user(vgpu, c->uid);
 }
 
-static bool in_slice(pid_t pid, const char *slice)
-{
-	char path[64], line[1024];
-	bool found = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (!found && fgets(line, sizeof(line), f))
-		for (char *at = strtok(line, "/\n"); at && !found; at = strtok(NULL, "/\n"))
-			found = !fnmatch(slice, at, 0);
-	fclose(f);
-	return found;
-}
-
 static bool runs(pid_t pid, const char *exec)
 {
 	char exe[PROCESS_EXE];
@@ -98,7 +81,8 @@ void access_match(struct daemon *d, pid_t pid, uid_t uid, char name[RTXG_NAME_MA
 			continue;
 		if (m->exec[0] && !runs(pid, m->exec))
 			continue;
-		if (m->slice[0] && !in_slice(pid, m->slice))
+		/* As for a unit: a user may call a cgroup of its own so. */
+		if (m->slice[0] && !cgroup_depth(path, m->slice, true))
 			continue;
 		if (m->cgroup[0] && !cgroup_depth(path, m->cgroup, true))
 			continue;

@@ -79,13 +79,16 @@ const char *cgroup_clean(const char *name, char clean[CGROUP_MAX + 1])
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-/* What stands behind `mark` in a line; false: nothing that fits. */
+/*
+ * The path of a line whose hierarchy (behind its number) is `mark`; false: nothing that fits. A
+ * path may have the mark in it, as its user likes.
+ */
 static bool take(const char *line, const char *mark, char path[CGROUP_MAX + 1])
 {
-	const char *at = strstr(line, mark);
+	const char *at = line + strspn(line, "0123456789");
 	size_t length;
 
-	if (!at)
+	if (strncmp(at, mark, strlen(mark)) != 0)
 		return false;
 	at += strlen(mark);
 	length = strcspn(at, "\n");
@@ -110,9 +113,7 @@ static int look(pid_t pid, char path[CGROUP_MAX + 1])
 		return -ESRCH;
 	path[0] = 0;
 	while (fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "0::", 3))
-			take(line, "0::", path);
-		else
+		if (!take(line, "::", path))
 			take(line, ":name=systemd:", systemd);
 	}
 	fclose(f);

@@ -199,6 +199,20 @@ VGPU=pods
     daemon.healthy()
 
 
+def test_a_slice_is_the_systems_and_no_users(daemon: Daemon, tree: Tree) -> None:
+    """[Match] Slice=: a user that calls a cgroup of its own so is not in it, nor one that has the mark of another hierarchy in its name."""
+    for path in ("/robot.slice/inner", "/x/robot.slice/inner", "/:name=systemd:/robot.slice/inner"):
+        tree.make(path)
+    daemon.write_config("[VGPU robot]\n[Match]\nSlice=robot.sl*\nVGPU=robot\n")
+    daemon.start()
+    assert vgpu_of(daemon, device(daemon, tree, "/robot.slice/inner").pid) == "robot"
+    nobody = pwd.getpwnam("nobody").pw_uid
+    for path in ("/x/robot.slice", "/:name=systemd:/robot.slice"):
+        os.chown(tree.folder(path), nobody, -1)
+        assert vgpu_of(daemon, device(daemon, tree, f"{path}/inner").pid) == "default"
+    daemon.healthy()
+
+
 def test_a_service_that_is_started_again_is_found_by_its_name(
     running: Daemon, tree: Tree
 ) -> None:
