@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * patience.c - system calls that another user's process may hold up, made in a thread, and waited
- * for no longer than PATIENCE_NS, or some times that where the thread waits for a CPU only.
+ * patience.c - system calls that another user's process may hold up, made in a thread, and not
+ * waited for if that sleeps after PATIENCE_NS.
  *
  * Most of what /proc tells of a process, and pidfd_getfd(2), take a lock of that process. While it
  * maps files it holds the lock of its memory, and while it executes a program the one that guards
@@ -9,8 +9,8 @@
  * (FUSE): a file that is mapped is written back under the lock. So what a user's process may answer
  * late is not waited for in a thread that serves others.
  *
- * A user who has held up a call is not asked for some time: so each costs the others PATIENCE_NS in
- * AGAIN_NS, and one thread.
+ * A user who has held up a call is not asked for AGAIN_NS. So in each such time a user costs the
+ * others as long as one call is waited for, and one thread.
  *
  * May not: hold a lock while a call is made.
  */
@@ -30,17 +30,20 @@
 #include "patience.h"
 #include "rtxg_clock.h"
 
-#define PATIENCE_NS 50000000ull
-#define TRIES	    4 /* that long, while it waits for nothing but a CPU */
-#define AGAIN_NS    10000000000ull
-#define USERS	    64u /* that are not asked at one time */
-#define STACK_BYTES (64u << 10)
+#define PATIENCE_NS   50000000ull
+#define AGAIN_LOOK_NS 10000000ull /* it sleeps, and still does then */
+#define RUNS_MS	      150u	  /* a call that takes so much of a CPU is held up, too */
+#define LOOKS	      4		  /* no thread has had a CPU for it */
+#define AGAIN_NS      10000000000ull
+#define USERS	      64u /* that are not asked at one time */
+#define STACK_BYTES   (64u << 10)
 
 struct job {
 	struct job *next;
 	const struct patience_call *call;
 	uid_t user;
 	pid_t thread; /* that makes the call; 0: none does so far */
+	bool made;    /* all but the lock */
 	bool done, late;
 	_Alignas(max_align_t) char memory[];
 };
@@ -105,6 +108,7 @@ static void work_on(struct job *job)
 {
 	pthread_mutex_unlock(&patience_lock);
 	job->call->make(job->memory);
+	__atomic_store_n(&job->made, true, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&patience_lock);
 	job->done = true;
 	if (!job->late) {
@@ -180,22 +184,27 @@ static bool another_worker(void)
 
 /* --- the thread that waits -------------------------------------------------------------------- */
 
-/* Is the thread waiting for a CPU only? Then nothing holds the call up. */
-static bool runs(pid_t thread)
+/* Does the thread sleep? If not, how much of a CPU has it had, ms; 0 where that cannot be told. */
+static bool sleeps(pid_t thread, uint64_t *ran_ms)
 {
-	char path[64], text[512] = "", *end;
+	unsigned long long user = 0, kernel = 0;
+	char path[64], text[512] = "", state = 'R', *end;
 	FILE *stat;
 	size_t size;
 
+	*ran_ms = 0;
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
 	stat = fopen(path, "re");
 	if (!stat)
-		return true;
+		return false;
 	size = fread(text, 1, sizeof(text) - 1, stat);
 	fclose(stat);
 	text[size] = 0;
 	end = strrchr(text, ')');
-	return !end || end[1] != ' ' || end[2] == 'R';
+	if (end && sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state,
+			  &user, &kernel) == 3)
+		*ran_ms = (user + kernel) * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+	return state != 'R';
 }
 
 static struct timespec at(uint64_t ns)
@@ -220,23 +229,31 @@ static void take_out(const struct job *job)
 /* With the lock. 0: it was made. */
 static int wait_for(struct job *job)
 {
-	for (int tries = 1; !job->done; tries++) {
-		struct timespec end = at(rtxg_now_ns() + PATIENCE_NS);
-		bool asleep;
+	uint64_t patience = PATIENCE_NS, ran, ran_first = 0;
+	bool slept = false, asleep;
+
+	for (int looks = 1; !job->done; looks++) {
+		struct timespec end = at(rtxg_now_ns() + patience);
 		pid_t thread;
 
 		while (!job->done && !pthread_cond_timedwait(&patience_done, &patience_lock, &end))
 			;
 		thread = job->thread;
-		if (job->done || (!thread && tries < TRIES))
+		if (job->done || (!thread && looks < LOOKS))
 			continue;
 		if (!thread)
 			return -EAGAIN;
 		pthread_mutex_unlock(&patience_lock);
-		asleep = !runs(thread);
+		asleep = sleeps(thread, &ran);
 		pthread_mutex_lock(&patience_lock);
-		if (!job->done && (asleep || tries >= TRIES))
+		/* What sleeps then may wait for the lock only. */
+		if (job->done || __atomic_load_n(&job->made, __ATOMIC_ACQUIRE))
+			continue;
+		ran_first = ran_first ? ran_first : ran;
+		if ((asleep && slept) || ran - ran_first > RUNS_MS)
 			return -ETIMEDOUT;
+		slept = asleep;
+		patience = asleep ? AGAIN_LOOK_NS : PATIENCE_NS;
 	}
 	return 0;
 }

@@ -19,7 +19,7 @@ struct patience_call {
  *
  *   0           it was made
  *   -EBUSY      the user holds up another call, or did so in the last 10 s; or 64 users do
- *   -ETIMEDOUT  it is held up: no answer for 50 ms, and its thread sleeps; or none for 200 ms
+ *   -ETIMEDOUT  it is held up: its thread sleeps after 50 ms, or has computed for longer than that
  *   -EAGAIN     there is no thread, no memory or no CPU for it
  */
 int rtx_lib_patience(uid_t user, const struct patience_call *call, void *memory, size_t size);
