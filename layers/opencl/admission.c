@@ -49,14 +49,14 @@ uint64_t layer_admission_ahead(void)
 
 void layer_admission_admit(struct layer_lane *lane, struct layer_batch *b, struct layer_todo *todo)
 {
-	if (b->state == LAYER_READY) {
+	if (layer_rarely(b->state == LAYER_READY)) {
 		layer_batch_unready(b);
 		layer_batch_resolve(b, todo);
 	}
 	if (!lane->state.admitted)
 		layer_completion_begin(lane, b);
 	layer_batch_begin(lane, b);
-	if (b->gate) {
+	if (layer_rarely(b->gate)) {
 		layer_events_add(&todo->open, b->gate);
 		b->gate = NULL;
 	}
@@ -64,7 +64,7 @@ void layer_admission_admit(struct layer_lane *lane, struct layer_batch *b, struc
 		layer_permit_wake(lane);
 }
 
-static void refuse_all(struct layer_lane *lane, struct layer_todo *todo)
+LAYER_RARE static void refuse_all(struct layer_lane *lane, struct layer_todo *todo)
 {
 	while (lane->ready_head) {
 		struct layer_batch *b = lane->ready_head;
@@ -79,7 +79,7 @@ static void refuse_all(struct layer_lane *lane, struct layer_todo *todo)
 	}
 }
 
-static void admit_ready(struct layer_lane *lane, struct layer_todo *todo)
+LAYER_RARE static void admit_ready(struct layer_lane *lane, struct layer_todo *todo)
 {
 	for (;;) {
 		struct layer_batch *b = lane->ready_head;
@@ -102,16 +102,16 @@ static void admit_ready(struct layer_lane *lane, struct layer_todo *todo)
 void layer_admission_run(struct layer_lane *lane, struct layer_todo *todo)
 {
 	layer_completion_reap(lane, todo);
-	if (lane->state.ready)
+	if (layer_rarely(lane->state.ready))
 		admit_ready(lane, todo);
 	/*
 	 * After the next batch was admitted where one was ready: the host would take the moment
 	 * between the two for a pause of the program, and give the engine away.
 	 */
 	layer_permit_report(lane);
-	if (lane->state.closed)
+	if (layer_rarely(lane->state.closed))
 		refuse_all(lane, todo);
-	if (lane_watches(&lane->state, layer_permit_awaited(lane)))
+	if (layer_rarely(lane_watches(&lane->state, layer_permit_awaited(lane))))
 		layer_completion_arm(lane, todo);
 }
 
@@ -120,7 +120,7 @@ bool layer_admission_at_once(struct layer_lane *lane, struct layer_batch *b,
 {
 	bool admitted;
 
-	if (!lane->state.ready && !lane_room(&lane->state, b->est_ns, ahead_ns))
+	if (layer_rarely(!lane->state.ready && !lane_room(&lane->state, b->est_ns, ahead_ns)))
 		layer_completion_reap(lane, todo);
 	admitted = lane_at_once(&lane->state, b->est_ns, ahead_ns) && layer_permit_try(lane);
 	if (admitted)

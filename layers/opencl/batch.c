@@ -24,7 +24,7 @@ struct layer_batch *layer_batch_new(struct layer_lane *lane, struct layer_queue 
 {
 	struct layer_batch *b = spare;
 
-	if (b) {
+	if (!layer_rarely(!b)) {
 		struct layer_command *commands = b->commands;
 		struct layer_batch **dependents = b->dependents;
 		unsigned int cap = b->cap, dependents_cap = b->dependents_cap;
@@ -197,7 +197,7 @@ void layer_batch_end(struct layer_lane *lane, struct layer_batch *b)
 
 struct layer_command *layer_batch_command(struct layer_batch *b)
 {
-	if (b->n == b->cap) {
+	if (layer_rarely(b->n == b->cap)) {
 		unsigned int cap = b->cap ? 2 * b->cap : 4;
 		struct layer_command *more = realloc(b->commands, cap * sizeof(*more));
 
@@ -211,7 +211,7 @@ struct layer_command *layer_batch_command(struct layer_batch *b)
 
 void layer_batch_drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
 {
-	if (b->n || b->entering || b->state == LAYER_ADMITTED)
+	if (!layer_rarely(!b->n && !b->entering && b->state != LAYER_ADMITTED))
 		return;
 	if (b->gate)
 		layer_events_add(&todo->open, b->gate); /* it may stand in the queue */

@@ -70,13 +70,13 @@ struct layer_batch *layer_batch_new(struct layer_lane *lane, struct layer_queue 
 void layer_batch_drop(struct layer_batch *b);
 /* Makes it one of the unresolved. */
 void layer_batch_block(struct layer_batch *b);
-void layer_batch_depend(struct layer_batch *b, struct layer_batch *on);
+void layer_batch_depend(struct layer_batch *b, struct layer_batch *on) LAYER_RARE;
 /* It waits for nothing but the permit. */
 void layer_batch_ready(struct layer_batch *b);
 /* It is ready no more. */
-void layer_batch_unready(struct layer_batch *b);
+void layer_batch_unready(struct layer_batch *b) LAYER_RARE;
 /* It will complete by itself from here: who waits for it may go on. */
-void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo);
+void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo) LAYER_RARE;
 /* It runs under a permit; or has run. */
 void layer_batch_begin(struct layer_lane *lane, struct layer_batch *b);
 void layer_batch_end(struct layer_lane *lane, struct layer_batch *b);

@@ -52,7 +52,7 @@ void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer
 		return;
 	q->done = number;
 	todo->more = true;
-	if (q->marker && q->done >= q->bare) {
+	if (layer_rarely(q->marker) && q->done >= q->bare) {
 		layer_events_add(&todo->release, q->marker);
 		q->marker = NULL;
 	}
@@ -82,14 +82,14 @@ static bool batch_complete(struct layer_batch *b, struct layer_todo *todo)
 {
 	struct layer_command *last;
 
-	if (b->entering)
+	if (layer_rarely(b->entering))
 		return false;
 	if (!b->n)
 		return true;
 	last = &b->commands[b->n - 1];
 	if (b->in_order && last->number && last->number <= b->queue->done)
 		return true;
-	if (!command_complete(b, last, todo))
+	if (!layer_rarely(command_complete(b, last, todo)))
 		return false;
 	if (b->in_order) {
 		layer_completion_raise(b->queue, last->number, todo);
@@ -111,7 +111,7 @@ void layer_completion_begin(struct layer_lane *lane, const struct layer_batch *b
 		       (lane->state.contended || b->est_ns > LAYER_BARE_NS ||
 			lane->unmeasured >= UNMEASURED);
 
-	lane->measured_from = measure ? rtxg_now_ns() : 0;
+	lane->measured_from = layer_rarely(measure) ? rtxg_now_ns() : 0;
 	lane->unmeasured = measure ? 0 : lane->unmeasured + 1;
 }
 
@@ -125,7 +125,7 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 		struct layer_command *c = &b->commands[i];
 		cl_ulong start, end;
 
-		if (!c->event || !c->times || !learn_times(c) || c->end < c->start) {
+		if (!layer_rarely(c->event && c->times) || !learn_times(c) || c->end < c->start) {
 			c->timed = false;
 			known = false;
 		} else {
@@ -140,7 +140,7 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 			if (end > covered)
 				covered = end;
 		}
-		if (c->event)
+		if (layer_rarely(c->event))
 			layer_events_add(&todo->release, c->event);
 	}
 	layer_batch_end(lane, b);
@@ -163,7 +163,7 @@ static void measure(struct layer_lane *lane, const struct layer_batch *done)
 	uint64_t now, wall, expected = 0;
 	unsigned int n = 0;
 
-	if (!lane->measured_from) {
+	if (!layer_rarely(lane->measured_from)) {
 		if (lane->state.admitted && ++lane->unmeasured > UNMEASURED) {
 			lane->measured_from = rtxg_now_ns();
 			lane->unmeasured = 0;

@@ -51,7 +51,7 @@ static inline bool layer_todo_empty(const struct layer_todo *todo)
 }
 
 /* Makes the calls; completed hears of the events in arm. */
-void layer_todo_do(struct layer_todo *todo, layer_completed completed);
+void layer_todo_do(struct layer_todo *todo, layer_completed completed) LAYER_RARE;
 
 /* The table, under the monitor's lock: which unresolved batch an event belongs to. */
 struct layer_batch *layer_map_find(cl_event event);
@@ -61,6 +61,6 @@ void layer_map_remove(cl_event event);
 void layer_map_forget(void);
 
 /* Where forgetting something would leave the program waiting for ever, ending it is kinder. */
-void layer_no_memory(void);
+void layer_no_memory(void) LAYER_RARE;
 
 #endif

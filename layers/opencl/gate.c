@@ -37,7 +37,7 @@ static bool odd_list(cl_uint n, const cl_event *list)
 	return !n != !list;
 }
 
-static void append_gate(struct layer_ticket *t, cl_event gate)
+LAYER_RARE static void append_gate(struct layer_ticket *t, cl_event gate)
 {
 	cl_event *list = t->stack;
 
@@ -76,7 +76,7 @@ struct layer_depends {
 	struct layer_batch *few[32];
 };
 
-static void depends_add(struct layer_depends *d, struct layer_batch *b)
+LAYER_RARE static void depends_add(struct layer_depends *d, struct layer_batch *b)
 {
 	/* Found twice does no harm: it is then counted twice. Only short lists are worth a look. */
 	for (unsigned int i = 0; i < d->n && i < 64; i++)
@@ -96,8 +96,8 @@ static void depends_add(struct layer_depends *d, struct layer_batch *b)
 	d->at[d->n++] = b;
 }
 
-static void dependencies(struct layer_depends *d, struct layer_queue *q, enum layer_pass pass,
-			 cl_uint n, const cl_event *list)
+LAYER_RARE static void dependencies(struct layer_depends *d, struct layer_queue *q,
+				    enum layer_pass pass, cl_uint n, const cl_event *list)
 {
 	if (!list)
 		n = 0;
@@ -147,8 +147,8 @@ static struct layer_batch *join(struct layer_ticket *t, struct layer_queue *q,
 }
 
 /* Makes an unresolved batch known to those that come after it, and holds its command back. */
-static void stand_in_queue(struct layer_ticket *t, struct layer_batch *b, enum layer_pass pass,
-			   struct layer_todo *todo)
+LAYER_RARE static void stand_in_queue(struct layer_ticket *t, struct layer_batch *b,
+				      enum layer_pass pass, struct layer_todo *todo)
 {
 	struct layer_queue *q = b->queue;
 	cl_int err;
@@ -175,7 +175,7 @@ static struct layer_batch *open_batch(struct layer_ticket *t, struct layer_queue
 		return NULL;
 	b->est_ns = t->est_ns;
 	b->entering = 1;
-	if (layer_admission_at_once(lane, b, todo))
+	if (!layer_rarely(!layer_admission_at_once(lane, b, todo)))
 		return b;
 	layer_batch_block(b);
 	layer_batch_ready(b);
@@ -184,9 +184,10 @@ static struct layer_batch *open_batch(struct layer_ticket *t, struct layer_queue
 }
 
 /* A new batch behind others; lane is NULL where the command occupies no engine. */
-static struct layer_batch *block_behind(struct layer_ticket *t, struct layer_queue *q,
-					struct layer_lane *lane, enum layer_pass pass,
-					const struct layer_depends *deps, struct layer_todo *todo)
+LAYER_RARE static struct layer_batch *block_behind(struct layer_ticket *t, struct layer_queue *q,
+						   struct layer_lane *lane, enum layer_pass pass,
+						   const struct layer_depends *deps,
+						   struct layer_todo *todo)
 {
 	struct layer_batch *b = layer_batch_new(lane, q);
 
@@ -219,7 +220,7 @@ static bool number(struct layer_ticket *t, struct layer_queue *q, struct layer_l
 
 	t->bare &= lane && !held;
 	/* Called out of a call on the same queue, before or behind that call's command. */
-	if (q->busy)
+	if (layer_rarely(q->busy))
 		return false;
 	if (lane)
 		t->number = ++q->entered;
@@ -238,7 +239,7 @@ static bool number(struct layer_ticket *t, struct layer_queue *q, struct layer_l
  * Holds back what enters the queue from here until the gate is opened. By a thread whose turn it
  * is, without the lock.
  */
-static bool put_fence(const struct layer_queue *q, const cl_event *gate)
+LAYER_RARE static bool put_fence(const struct layer_queue *q, const cl_event *gate)
 {
 	cl_command_queue handle = atomic_load(&q->handle);
 
@@ -259,12 +260,12 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	deps.at = deps.few;
 	deps.n = 0;
 	deps.cap = sizeof(deps.few) / sizeof(deps.few[0]);
-	if (atomic_load_explicit(&layer_unresolved_n, memory_order_relaxed))
+	if (layer_rarely(atomic_load_explicit(&layer_unresolved_n, memory_order_relaxed)))
 		dependencies(&deps, q, pass, t->n, t->list);
-	if (lane && lane->state.closed && !lane->state.admitted) {
+	if (lane && layer_rarely(lane->state.closed) && !lane->state.admitted) {
 		t->refused = true;
 	} else if (lane) {
-		if (!lane->helper_started)
+		if (layer_rarely(!lane->helper_started))
 			layer_helper_start(lane);
 		t->est_ns = layer_estimate(lane, t->key, t->units, layer_admission_ahead());
 		t->bare = may_be_bare(t, q, lane);
@@ -272,9 +273,9 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 		if (!b)
 			t->bare &= !lane->state.admitted;
 		if (!b)
-			b = deps.n ? block_behind(t, q, lane, pass, &deps, &todo)
-				   : open_batch(t, q, lane, pass, &todo);
-	} else if (deps.n || pass == PASS_OUTSIDE) {
+			b = layer_rarely(deps.n) ? block_behind(t, q, lane, pass, &deps, &todo)
+						 : open_batch(t, q, lane, pass, &todo);
+	} else if (layer_rarely(deps.n || pass == PASS_OUTSIDE)) {
 		b = block_behind(t, q, NULL, pass, &deps, &todo);
 		if (b && pass == PASS_OUTSIDE) {
 			b->outside = true;
@@ -286,12 +287,12 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 		marker = number(t, q, lane, b);
 		layer_turn_begin(q);
 	}
-	if (deps.at != deps.few)
+	if (layer_rarely(deps.at != deps.few))
 		free(deps.at);
 	layer_monitor_leave(&todo);
-	if (marker)
+	if (layer_rarely(marker))
 		layer_turn_marker(q, atomic_load(&q->handle));
-	if (t->fenced && !put_fence(q, &t->gate))
+	if (layer_rarely(t->fenced) && !put_fence(q, &t->gate))
 		t->refused = true;
 }
 
@@ -300,7 +301,7 @@ static struct layer_queue *queue_of(cl_command_queue handle)
 {
 	struct layer_queue *q = layer_queue_find(handle);
 
-	if (q && q->generation != layer_generation()) {
+	if (q && layer_rarely(q->generation != layer_generation())) {
 		q->gpu = layer_device_gpu(q->device);
 		q->generation = layer_generation();
 	}
@@ -382,15 +383,16 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 	struct layer_todo todo;
 	cl_event event = NULL, outside = NULL;
 
-	if (t->gate)
+	if (layer_rarely(t->gate))
 		layer_next.clReleaseEvent(t->gate);
-	free(t->heap);
-	if (!b) {
+	if (layer_rarely(t->heap))
+		free(t->heap);
+	if (layer_rarely(!b)) {
 		if (blocking && !err)
 			layer_gate_reap();
 		return err;
 	}
-	if (!err && t->event && *t->event) {
+	if (layer_rarely(!err && t->event && *t->event)) {
 		event = *t->event;
 		if (t->program_event)
 			layer_next.clRetainEvent(event);
@@ -403,7 +405,7 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 	layer_turn_end(t->queue);
 	mark = t->queue->marker_wanted && !t->queue->busy;
 	noted = event || (t->bare && !err);
-	if (event && !lane && b->state == LAYER_ADMITTED) {
+	if (layer_rarely(event && !lane) && b->state == LAYER_ADMITTED) {
 		/* Resolved while the call was under way: nothing to remember. */
 		layer_events_add(&todo.release, event);
 	} else if (noted && (c = layer_batch_command(b))) {
@@ -413,14 +415,14 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 					     .units = t->units,
 					     .est_ns = t->est_ns,
 					     .times = t->queue->times };
-		if (b->state != LAYER_ADMITTED && t->program_event)
+		if (layer_rarely(b->state != LAYER_ADMITTED) && t->program_event)
 			c->mapped = layer_map_add(event, b);
 	} else if (event) {
 		layer_events_add(&todo.release, event);
 	}
 	if (!err)
 		b->first_in = true;
-	if (!lane) {
+	if (layer_rarely(!lane)) {
 		if (b->state == LAYER_ADMITTED) {
 			if (!b->entering)
 				layer_batch_drop(b);
@@ -441,7 +443,7 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 		layer_batch_drop_if_empty(b, &todo);
 		bool others = layer_permit_awaited(lane);
 
-		if (lane_due(&lane->state, err, others)) {
+		if (layer_rarely(lane_due(&lane->state, err, others))) {
 			if (others)
 				layer_admission_flush(lane, &todo);
 			layer_admission_run(lane, &todo);
@@ -450,13 +452,13 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 		}
 	}
 	layer_monitor_leave(&todo);
-	if (mark)
+	if (layer_rarely(mark))
 		layer_turn_mark(t->queue);
-	if (outside) {
+	if (layer_rarely(outside)) {
 		layer_monitor_watch(outside);
 		layer_next.clReleaseEvent(outside);
 	}
-	if (blocking && !err) {
+	if (layer_rarely(blocking && !err)) {
 		/*
 		 * The call was made without blocking, so that the queue was not held up for others
 		 * while it waited.

@@ -23,7 +23,7 @@
 /* the same while the next permit is waited for, if no callback tells of it after all */
 #define DRAIN_NS (500 * MS)
 /* the same while the program has noticed each one by itself, for so many looks of the helper */
-#define POLL_SELDOM_NS (8 * MS)
+#define POLL_SELDOM_NS (32 * MS)
 
 /* Waits for the permit, and uses it. */
 static void ask(struct layer_lane *lane, bool drains)

@@ -11,6 +11,6 @@
  * The first command of a lane: its helper begins, and those who look at all lanes see it. Under the
  * monitor's lock.
  */
-void layer_helper_start(struct layer_lane *lane);
+void layer_helper_start(struct layer_lane *lane) LAYER_RARE;
 
 #endif

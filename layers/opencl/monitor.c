@@ -75,10 +75,10 @@ void layer_monitor_enter(struct layer_todo *todo)
 /* Unlocks, and makes the calls. */
 static void leave(struct layer_todo *todo)
 {
-	if (todo->again)
+	if (layer_rarely(todo->again))
 		atomic_store(&look_wanted, true);
 	pthread_mutex_unlock(&lock);
-	if (layer_todo_empty(todo))
+	if (!layer_rarely(!layer_todo_empty(todo)))
 		return;
 	making_calls++;
 	layer_todo_do(todo, on_complete);
@@ -88,7 +88,7 @@ static void leave(struct layer_todo *todo)
 /* What callbacks noted while this thread had the lock. One that finds it free looks by itself. */
 static void look_at_notes(void)
 {
-	while (atomic_load(&look_wanted) && !pthread_mutex_trylock(&lock)) {
+	while (layer_rarely(atomic_load(&look_wanted)) && !pthread_mutex_trylock(&lock)) {
 		struct layer_todo more;
 
 		atomic_store(&look_wanted, false);

@@ -24,8 +24,8 @@ void layer_monitor_unlock(void);
  * Looks at what was noted until then, so the caller may have nothing of its own to do after the
  * lock.
  */
-void layer_monitor_await(void);
-void layer_monitor_tell(void);
+void layer_monitor_await(void) LAYER_RARE;
+void layer_monitor_tell(void) LAYER_RARE;
 /* Looks at everything that a note may be about. */
 void layer_monitor_run_all(struct layer_todo *todo);
 /* Looks at the lanes in which something is under way. */
@@ -39,7 +39,7 @@ void layer_monitor_add(struct layer_lane *lane);
  * Has an event of outside tell when it completes. One that cannot be told of counts as one that
  * completes by itself. The event is retained for the time of the call.
  */
-void layer_monitor_watch(cl_event event);
+void layer_monitor_watch(cl_event event) LAYER_RARE;
 /* How many references to the event are the layer's own. */
 unsigned int layer_monitor_holds(cl_event event);
 /*

@@ -22,13 +22,13 @@ bool layer_permit_awaited(const struct layer_lane *lane);
 /* Takes the permit if it is there; never asks the host, which the helper does. */
 bool layer_permit_try(struct layer_lane *lane);
 /* The helper has to wait for the permit. */
-void layer_permit_missed(struct layer_lane *lane);
+void layer_permit_missed(struct layer_lane *lane) LAYER_RARE;
 /* Tells of what has completed. */
 void layer_permit_report(struct layer_lane *lane);
 /* What was taken is not used. */
 void layer_permit_return(struct layer_lane *lane);
 /* The helper looks at the lane. */
-void layer_permit_wake(struct layer_lane *lane);
+void layer_permit_wake(struct layer_lane *lane) LAYER_RARE;
 
 /* ---- by the helper, without the lock ---- */
 

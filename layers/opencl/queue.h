@@ -42,6 +42,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * Not on the way of a command that nothing holds back. That way is walked after the processor has
+ * slept, and each line of code it touches comes from memory: so what is rare lies elsewhere.
+ */
+#define LAYER_RARE	 __attribute__((cold))
+#define layer_rarely(it) __builtin_expect(!!(it), 0)
+
 /* The rest of the chain: the next layer, or the loader. Written once, before any call arrives. */
 extern cl_icd_dispatch layer_next;
 

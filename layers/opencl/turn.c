@@ -8,7 +8,7 @@
 
 void layer_turn_wait(struct layer_queue *q)
 {
-	while (q->busy && !pthread_equal(q->owner, pthread_self())) {
+	while (layer_rarely(q->busy) && !pthread_equal(q->owner, pthread_self())) {
 		q->waiters++;
 		layer_monitor_await();
 		q->waiters--;
@@ -26,7 +26,7 @@ void layer_turn_end(struct layer_queue *q)
 	if (--q->busy)
 		return;
 	atomic_store_explicit(&q->left, q->entered, memory_order_release);
-	if (q->waiters)
+	if (layer_rarely(q->waiters))
 		layer_monitor_tell();
 }
 
