@@ -296,6 +296,22 @@ def test_recorded_tables_have_the_verdicts_that_the_page_tells(
     assert answers(record["table"]) == expected
 
 
+@pytest.mark.parametrize(
+    ("date", "kernel", "expected"),
+    [
+        ("2026-11-23", "6.1", [False, True]),  # "bandwidth: yes" when it was made
+        ("2026-11-25", "6.1", [False, True]),
+        ("2026-11-25", "6.12-rt", [False, False]),
+    ],
+)
+def test_recorded_tables_of_an_emulator_blame_no_bus(
+    date: str, kernel: str, expected: list[bool | None]
+) -> None:
+    """QEMU has none."""
+    record = json.loads((RESULTS / f"latency-vm-table-{date}.json").read_text(encoding="ascii"))
+    assert answers(record["kernels"][kernel]["table"]) == expected
+
+
 def test_without_a_row_without_load_there_is_no_verdict() -> None:
     """There is nothing to compare with."""
     with pytest.raises(ValueError, match="without load"):
