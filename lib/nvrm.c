@@ -328,17 +328,22 @@ static void close_timeline(struct rtx_nvrm *n, struct rtx_timeline *t)
 /* The handle of a timeline that is open, locked, so that it stays open; NULL: *ret says why. */
 static struct rtx_nvrm *lock_handle(rtx_timeline_t t, int *ret)
 {
-	struct rtx_nvrm *n = t ? load(&t->nvrm) : NULL;
+	struct rtx_nvrm *n;
 
 	*ret = rtx_lib_timeline_check(t);
-	if (*ret || !n)
+	if (*ret)
 		return NULL;
-	pthread_mutex_lock(&n->lock);
-	*ret = load(&t->nvrm) == n ? rtx_lib_timeline_check(t)
-				   : rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
-	if (!*ret)
-		return n;
-	pthread_mutex_unlock(&n->lock);
+	n = load(&t->nvrm);
+	if (n) {
+		pthread_mutex_lock(&n->lock);
+		if (load(&t->nvrm) == n) {
+			*ret = rtx_lib_timeline_check(t);
+			if (!*ret)
+				return n;
+		}
+		pthread_mutex_unlock(&n->lock);
+	}
+	*ret = rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
 	return NULL;
 }
 
