@@ -148,7 +148,9 @@ def main() -> int:
     print("| processor time | |\n|---|---|")
     print(f"| a kernel thread raised and set back | {found['set_and_back_ns'] / 1e3:.2f} us |")
     print(f"| one message to a process that sleeps | {found['tell_ns'] / 1e3:.2f} us |")
-    print(f"\n{waits:.0f} waits a second; of {interrupts} interrupts {ran} let a thread or worker run\n")
+    print(
+        f"\n{waits:.0f} waits a second; of {interrupts} interrupts {ran} let a thread or worker run\n"
+    )
     print("| threads with a ceiling | of a CPU, if each wait raises them |\n|---|---|")
     for n in THREADS:
         print(f"| {n} | {shares[str(n)]:.1%} |")

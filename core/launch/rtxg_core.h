@@ -358,7 +358,7 @@ uint32_t rtxg_core_pool_holder(const struct rtxg_core *core, uint32_t task);
 
 /*
  * Priorities of tasks in a vGPU. `configured` is the one that its configuration names for them; 0:
- * none, which is RTXG_PRIORITY_MIN. A host asks these, whoever names the priority.
+ * none, which is RTXG_PRIORITY_MIN. Hosts ask these for each priority that is named.
  */
 /* What a task has that asks for this priority; 0: it asks for none. */
 uint32_t rtxg_task_priority(uint32_t configured, uint32_t asked);

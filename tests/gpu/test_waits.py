@@ -75,7 +75,9 @@ def fixture_setup(tmp_path: Path) -> Setup:
 
 def saved(setup: Setup) -> list[dict[str, Any]]:
     """The lines that a killed case would have left, too."""
-    lines: list[dict[str, Any]] = json.loads((setup.out / "results.json").read_text(encoding="ascii"))
+    lines: list[dict[str, Any]] = json.loads(
+        (setup.out / "results.json").read_text(encoding="ascii")
+    )
     return lines
 
 
@@ -85,7 +87,9 @@ def test_each_part_leaves_its_lines(setup: Setup) -> None:
     assert len(saved(setup)) == 2 * (7 + 1) + 1 + 4
     met = {line["case"]: line["met"] for line in saved(setup)}
     assert met["CUDA graphs, program unmodified, --waits notify: CPU a launch"] is True
-    assert not met["figure 8, idle: NOTIFY's wake-up over CUDA's blocking event: median of three lengths of kernel"]
+    assert not met[
+        "figure 8, idle: NOTIFY's wake-up over CUDA's blocking event: median of three lengths of kernel"
+    ]
     assert verdict(saved(setup)) == MISSED
 
 
@@ -126,7 +130,9 @@ def test_what_is_not_begun_in_time_is_said(setup: Setup, monkeypatch: pytest.Mon
     assert verdict(saved(setup)) == 0
 
 
-def test_a_program_that_stands_still_is_ended(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_stands_still_is_ended(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """When the case's time is over."""
     (setup.bin / "waits").write_text("#!/bin/sh\nexec sleep 1000\n", encoding="ascii")
     monkeypatch.setattr(waits, "TIME_S", 3.0)

@@ -34,14 +34,30 @@ def test_a_program_waits_for_longer_than_the_daemon_may_take() -> None:
         def answer() -> None:
             connection, _ = listener.accept()
             request = json.loads(connection.recv(65536))
-            connection.send(json.dumps({"ok": False, "op": request["op"], "errno": 1, "message": "heard"}).encode())
+            connection.send(
+                json.dumps(
+                    {"ok": False, "op": request["op"], "errno": 1, "message": "heard"}
+                ).encode()
+            )
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("RTXG_")}
-        environment |= {"RTXG_HOST": "daemon", "RTXG_SOCKET": str(path), "LD_PRELOAD": str(BUILD / "tests/lib/libpatience.so")}
-        done = subprocess.run([BUILD / "tests/conform/device", "-n", "1"], env=environment, capture_output=True, text=True,
-                              timeout=120, check=False)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("RTXG_")
+        }
+        environment |= {
+            "RTXG_HOST": "daemon",
+            "RTXG_SOCKET": str(path),
+            "LD_PRELOAD": str(BUILD / "tests/lib/libpatience.so"),
+        }
+        done = subprocess.run(
+            [BUILD / "tests/conform/device", "-n", "1"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         listener.close()
     assert done.returncode == 1 and done.stderr.endswith("device: open: heard\n"), done.stderr
     waits = re.findall(r"^patience ([0-9.]+)$", done.stderr, flags=re.M)

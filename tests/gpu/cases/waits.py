@@ -178,7 +178,15 @@ def build_example(setup: Setup, parts: Parts) -> None:
     link = setup.bin / "librtxg.so"  # the name that the linker looks for
     link.unlink(missing_ok=True)
     link.symlink_to(setup.program("librtxg.so.0", "lib").resolve())
-    command = ["nvcc", "-O2", "-arch=native", "-Iinclude", "-o", str(built), "examples/cuda_task.cu"]
+    command = [
+        "nvcc",
+        "-O2",
+        "-arch=native",
+        "-Iinclude",
+        "-o",
+        str(built),
+        "examples/cuda_task.cu",
+    ]
     made = parts.run([*command, f"-L{setup.bin}", "-lrtxg"], cwd=ROOT)
     if made.returncode:
         raise RuntimeError(f"{' '.join(command)}: {(made.stderr or made.stdout)[-600:]}")
@@ -191,7 +199,12 @@ def example(
     built = setup.bin / "cuda_task"
     lib = setup.program("librtxg.so.0", "lib")
     jobs = str(int(setup.seconds(150, 200)))
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(lib.parent), "RTXG_HOST": "daemon", "RTXG_SOCKET": "/nonexistent"}
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(lib.parent),
+        "RTXG_HOST": "daemon",
+        "RTXG_SOCKET": "/nonexistent",
+    }
     command = [str(built), way, jobs, "10", "1000"]
     if deadline:
         # -R: CUDA makes threads, and one of SCHED_DEADLINE may make none that is so, too
@@ -205,7 +218,9 @@ def example(
     found = re.search(r"p50 (\d+) us, p99 (\d+) us, worst (\d+) us, (\d+) us of CPU", done.stdout)
     if not found:
         raise RuntimeError(f"cuda_task {way} printed {done.stdout!r}")
-    return dict(zip(("p50_us", "p99_us", "worst_us", "cpu_us"), map(float, found.groups()), strict=True))
+    return dict(
+        zip(("p50_us", "p99_us", "worst_us", "cpu_us"), map(float, found.groups()), strict=True)
+    )
 
 
 def figure_8(name: str, *options: str) -> Callable[[Setup, Parts], None]:
@@ -346,7 +361,10 @@ def words(setup: Setup, parts: Parts) -> None:
 def pytorch(setup: Setup, parts: Parts) -> None:
     """PyTorch, unmodified: its steps, and those that are launches of a CUDA graph."""
     own, other = torch_step(setup, parts, None), torch_step(setup, parts, "notify")
-    for kind, what in (("eager", ".item() in each step"), ("graph", "replay() and .item() in each step")):
+    for kind, what in (
+        ("eager", ".item() in each step"),
+        ("graph", "replay() and .item() in each step"),
+    ):
         before, after = own[kind], other[kind]
         setup.record(
             f"PyTorch, unmodified, {what}, --waits notify: CPU a step",
