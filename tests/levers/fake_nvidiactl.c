@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * fake_nvidiactl.c - see fake_nvidiactl.h.
- */
+/* fake_nvidiactl.c - see fake_nvidiactl.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -533,7 +531,6 @@ static uint32_t control(int fd, struct nvos54 *c)
 	}
 	case NV0000_GPU_GET_PCI_INFO: {
 		struct nv_pci_info *i = p;
-
 		uint16_t n = (uint16_t)(i->gpu_id - FAKE_GPU_ID);
 
 		i->domain = 0;
@@ -546,9 +543,8 @@ static uint32_t control(int fd, struct nvos54 *c)
 	case NV2080_FIFO_DISABLE_CHANNELS:
 		return disable(c->object, p);
 	case NV2080_TIMER_GET_GPU_CPU_TIME: {
-		struct nv_gpu_cpu_time *t = p;
+		struct nv_gpu_cpu_time *t = p; /* another epoch */
 
-		/* another epoch */
 		t->sample[0].gpu = fake_now(NULL) + FAKE_EPOCH + (uint64_t)fake->gpu_ahead;
 		fake->compared++;
 		return NV_STATUS_OK;
