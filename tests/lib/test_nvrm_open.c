@@ -349,6 +349,7 @@ static int refuse_each(uint32_t status, int error, const char *said)
 	int steps = 0;
 
 	for (int step = 1;; step++) {
+		uint32_t word = 0; /* the engine looks at it until the handle is closed */
 		int ret;
 
 		before(NULL);
@@ -358,7 +359,7 @@ static int refuse_each(uint32_t status, int error, const char *said)
 		if (!ret)
 			ret = rtx_nvrm_timeline(gpu, NULL, &line);
 		if (!ret)
-			ret = rtx_nvrm_timeline(gpu, (uint32_t[]){ 0 }, &line);
+			ret = rtx_nvrm_timeline(gpu, &word, &line);
 		if (!ret)
 			ret = rtx_timeline_arm(line, 1);
 		if (fake_nvrm.calls < step) {
