@@ -50,10 +50,10 @@ void lever_nvidia_catch_up(struct lever_nvidia *l)
 	nv_arm(l);
 }
 
-/* What was stopped stays stopped for so long, and bounds are kept so much later. */
+/* What was stopped stays stopped for so long, and bounds are kept so much later. 0: none was set. */
 static void note_late(struct lever_nvidia *l, uint64_t due)
 {
-	uint64_t now = nv_now(l), late = now > due ? now - due : 0;
+	uint64_t now = nv_now(l), late = due && now > due ? now - due : 0;
 	uint32_t i = 0;
 
 	while (i < RTXG_SLICE_WAITS - 1 && late > rtxg_slice_wait_limit(i))
