@@ -66,7 +66,9 @@ def set_ns(thread: int) -> float:
 
 
 def tell_ns() -> float:
-    """One message to a process that sleeps until it comes: what both take. The answer is the next message."""
+    """One message to a process that sleeps until it comes: what both take. The answer is the next
+    message.
+    """
     there, back = os.pipe(), os.pipe()
     child = os.fork()
     if not child:

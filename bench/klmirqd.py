@@ -47,7 +47,8 @@ from rtxg.simulate import Handling, Options, simulate  # noqa: E402
 #: of a bottom half; the paper's is 30
 BOTTOM_US = 300
 TOP_US = 10
-#: from a timer's interrupt to the wake-up, and from that to the task's own code: what the simulator is given of it
+#: from a timer's interrupt to the wake-up, and from that to the task's own code: what the simulator
+#: is given of it
 WAKE_US, SWITCH_US = 10, 20
 #: what 5 us are on a machine that is ten times as slow
 SHORT_NS = 50_000

@@ -52,9 +52,10 @@ KERNELS = ("6.1", "6.12-rt")
 PEERS, TABLE = "i_latency_peers", "i_latency_table"
 INTERVAL_US = 200
 #: name, and command with the seconds in it; rtla's tracer is in rt kernels alone. Both others print
-#: nanoseconds: they cut down to whole microseconds else, and the mean too. -b is a threshold that is
-#: never passed. rtla's thread returns to user space since 6.7, as those of the others do, and its
-#: last column is that; with -k it is one of the kernel. Since then it names what made it late, too.
+#: nanoseconds: they cut down to whole microseconds else, and the mean too. -b is a threshold that
+#: is never passed. rtla's thread returns to user space since 6.7, as those of the others do, and
+#: its last column is that; with -k it is one of the kernel. Since then it names what made it late,
+#: too.
 TOOLS = {
     "nothing": "sleep {s}",
     "cyclictest": "/tests/w_cyclictest -N -m -p 95 -i 200 -t 1 -a 0 -D {s} -q",

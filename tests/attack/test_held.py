@@ -182,7 +182,8 @@ def test_root_sees_the_programs_that_use_a_gpu_beside_one_that_holds_its_answer_
         (GETATTR, None, ["0 0", "0 0"]),
         # Its descriptors do not need the lock of its memory.
         (WRITE, hold_memory, ["0 0", "0 0"]),
-        # The first call finds it out, and then it is not asked: ETIMEDOUT or what was listed; EBUSY.
+        # The first call finds it out, and then it is not asked: ETIMEDOUT or what was listed;
+        # EBUSY.
         (WRITE, hold_exec, None),
     ],
 )

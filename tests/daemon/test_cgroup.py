@@ -200,7 +200,9 @@ VGPU=pods
 
 
 def test_a_slice_is_the_systems_and_no_users(daemon: Daemon, tree: Tree) -> None:
-    """[Match] Slice=: a user that calls a cgroup of its own so is not in it, nor one that has the mark of another hierarchy in its name."""
+    """[Match] Slice=: a user that calls a cgroup of its own so is not in it, nor one that has the
+    mark of another hierarchy in its name.
+    """
     for path in ("/robot.slice/inner", "/x/robot.slice/inner", "/:name=systemd:/robot.slice/inner"):
         tree.make(path)
     daemon.write_config("[VGPU robot]\n[Match]\nSlice=robot.sl*\nVGPU=robot\n")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The case `waits` with programs that are not there: no part that fails, or is late, takes the others with it."""
+"""The case `waits` with programs that are not there: no part that fails, or is late, takes the
+others with it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def graph(early: int = 0, broken: int = 0, refused: int = -16) -> list[dict[str,
 
 
 def program(setup: Setup, name: str, lines: list[dict[str, Any]], status: int = 0) -> None:
-    """A program that prints these lines. One that knows nothing of rtxg uses less CPU with its waits turned."""
+    """A program that prints these lines. One that knows nothing of rtxg uses less CPU with its
+    waits turned.
+    """
     path = setup.bin / name
     path.write_text(
         f"#!{sys.executable}\n"

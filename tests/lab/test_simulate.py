@@ -112,7 +112,9 @@ def test_klmirqd_never_runs_beside_its_owner():
 
 @pytest.mark.parametrize(("whole", "response"), [(False, 200), (True, 360 + 200)])
 def test_a_bottom_half_that_has_begun_is_preempted_or_not(whole, response):
-    """The GPU ends two calls at 60 and 70 us, and each leaves 400 us. The other task comes at 100 us."""
+    """The GPU ends two calls at 60 and 70 us, and each leaves 400 us. The other task comes at 100
+    us.
+    """
     system = taskset(
         task("gpu", 100, 20_000, 2, 820, priority=10),
         task("urgent", 200, 20_000, offset=Fraction(100), priority=20),

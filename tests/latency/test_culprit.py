@@ -128,7 +128,8 @@ def test_the_parts_are_the_whole_latency() -> None:
 
 
 def test_a_latest_wake_up_without_a_recording_has_the_next_one_beside_it(tmp_path: Path) -> None:
-    """Threads that are late at once share the recorders of their CPU, and the cause of all is one."""
+    """Threads that are late at once share the recorders of their CPU, and the cause of all is one.
+    """
     with_kernel("-l", "1")
     file, cpu = tmp_path / "run.json", str(min(os.sched_getaffinity(0)))
     many = ("-t", "16", "-a", cpu, "-i", "500", "-p", "50", "-l", "200", "-q", f"--json={file}")

@@ -149,7 +149,9 @@ def test_a_year_stays_within_its_size(tmp_path: Path) -> None:
 
 
 def test_no_more_goes_than_has_to(tmp_path: Path) -> None:
-    """A file that is too large by a page loses the pages of some hours, and is smaller by them then."""
+    """A file that is too large by a page loses the pages of some hours, and is smaller by them
+    then.
+    """
     store = Store(tmp_path / "l.db", write=True, most_bytes=300_000, keep_days=3650)
     least, before = 300_000, 0
     for hour in range(120):

@@ -199,7 +199,8 @@ def test_what_the_host_took_is_said(tmp_path: Path) -> None:
 
 
 def test_the_cost_of_measuring_is_told() -> None:
-    """CPU time from the first cycle to the last: not that of loading BPF programs or naming stacks."""
+    """CPU time from the first cycle to the last: not that of loading BPF programs or naming stacks.
+    """
     least, before = measured("-i", "1000", "-l", "1"), os.times()
     many = measured("-i", "200", "-l", "2000")
     after = os.times()

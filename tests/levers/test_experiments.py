@@ -21,7 +21,8 @@ START, END = 6, 7
 
 
 def test_the_parts_of_a_job_add_up_to_its_latency() -> None:
-    """From its release to the end of the other's stay, to its own begin, to the end of its kernel."""
+    """From its release to the end of the other's stay, to its own begin, to the end of its kernel.
+    """
     jobs = np.array([[1000 * US, 310 * US, 101 * US], [11000 * US, 290 * US, 101 * US]])
     log = np.array(
         [

@@ -33,7 +33,9 @@ TIME_S, LAST_S = 130.0, 20.0
 
 
 class Parts:
-    """The parts of the case: one that fails, or for which there is no time, does not take the others with it."""
+    """The parts of the case: one that fails, or for which there is no time, does not take the
+    others with it.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self.end = setup, time.monotonic() + TIME_S
@@ -99,8 +101,8 @@ def ratio(lines: list[dict[str, Any]], way: str, other: str, figure: str) -> dic
     return {us: value(here[us]) / max(value(there[us]), 0.1) for us in here}
 
 
-#: an unmodified PyTorch program that asks for each result, as a decoder does, without CUDA graphs and
-#: with one; prints ms a step and ms of CPU of each, and how many results differed
+#: an unmodified PyTorch program that asks for each result, as a decoder does, without CUDA graphs
+#: and with one; prints ms a step and ms of CPU of each, and how many results differed
 TORCH = """
 import time, torch
 a = torch.rand(4096, 4096, device="cuda") / 4096
@@ -141,7 +143,7 @@ def turned(setup: Setup, waits: str | None) -> dict[str, str]:
 
 
 def torch_step(setup: Setup, parts: Parts, waits: str | None) -> dict[str, dict[str, float]]:
-    """What a step of TORCH takes, time and CPU time in ms, and how many of its results were wrong."""
+    """What a step of TORCH takes, time and CPU time in ms, and how many results were wrong."""
     done = parts.run([sys.executable, "-c", TORCH], env=os.environ | turned(setup, waits))
     if done.returncode or "rtxg:" in done.stderr:
         raise RuntimeError(f"PyTorch: status {done.returncode}: {done.stderr[-600:]}")
@@ -153,14 +155,18 @@ def torch_step(setup: Setup, parts: Parts, waits: str | None) -> dict[str, dict[
 
 
 def prepare(setup: Setup, parts: Parts) -> None:
-    """Builds examples/cuda_task.cu against the library of this build, and reads PyTorch's files once."""
+    """Builds examples/cuda_task.cu against the library of this build, and reads PyTorch's files
+    once.
+    """
     with warm_torch():
         build_example(setup, parts)
 
 
 @contextmanager
 def warm_torch() -> Iterator[None]:
-    """PyTorch is imported once until the block has ended, so that it takes no part in what is measured."""
+    """PyTorch is imported once until the block has ended, so that it takes no part in what is
+    measured.
+    """
     process = subprocess.Popen(
         [sys.executable, "-c", "import torch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -294,7 +300,9 @@ RATIOS = (
 
 
 def graphs(setup: Setup, parts: Parts) -> None:
-    """CUDA graphs: waits behind their launches and inside them, and beside captures; then a program that knows nothing of rtxg."""
+    """CUDA graphs: waits behind their launches and inside them, and beside captures; then a program
+    that knows nothing of rtxg.
+    """
     launches = ["--launches", str(int(setup.seconds(50, 200)))]
     lines = parts.lines("graphs", *launches)
     waits = [line for line in lines if "waits" in line]
@@ -382,7 +390,9 @@ def pytorch(setup: Setup, parts: Parts) -> None:
 
 
 def examples(setup: Setup, parts: Parts) -> None:
-    """The periodic task of examples/: with FENCE and NOTIFY, and unmodified, under SCHED_DEADLINE too."""
+    """The periodic task of examples/: with FENCE and NOTIFY, and unmodified, under SCHED_DEADLINE
+    too.
+    """
     ways = {way: example(setup, parts, way) for way in ("cuda", "fence", "notify")}
     for way in ("fence", "notify"):
         setup.record(
@@ -414,7 +424,7 @@ def examples(setup: Setup, parts: Parts) -> None:
 
 
 def case_waits(setup: Setup) -> None:
-    """Figure 8: what it costs to wait for a kernel by CUDA's ways, by FENCE and by NOTIFY, idle and with all CPUs busy."""
+    """Figure 8: what waits for a kernel cost by CUDA, FENCE and NOTIFY, with idle and busy CPUs."""
     parts = Parts(setup)
     if not setup.quick:
         parts.part("examples/cuda_task.cu, build", prepare)
