@@ -4,8 +4,10 @@
  * on the model GPU of tests/unit/slice_model.h under core/slice. What tests/gpu/cases/admitted.py
  * promises is held against it where there is no GPU.
  *
- * Usage: analysis_model SEED MS LATENCY_US LATE_US HOG_US[,HOG_US...]
+ * Usage: analysis_model [--visitors ROWS,CALL_US] SEED MS LATENCY_US LATE_US HOG_US[,HOG_US...]
  *	KERNEL_US:PERIOD_US:MIN_PERCENT...
+ *     With --visitors there are so many rows of programs that come and go, each for 180 ms, and
+ *     calls of the driver wait for its lock up to CALL_US.
  *     SEED places the releases, MS is how long it runs, LATENCY_US the bound of each periodic
  *     program (0: none, and no minimum either). The host comes up to LATE_US too late for 100 ms of
  *     each second. Each HOG_US is a program with kernels of that length back to back.
@@ -23,6 +25,7 @@
 #define US	   MODEL_US
 #define MOST_HOGS  4
 #define MOST_TASKS 5
+#define VISITORS   (MOST_HOGS + MOST_TASKS) /* their tenant */
 #define WARM	   20u /* jobs: the core learns how long the work of a program lasts */
 #define ALL                                                                     \
 	(RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE | \
@@ -54,17 +57,49 @@ static uint64_t counted(struct model *m, uint32_t tenant, uint64_t bound, uint64
 	return all;
 }
 
+/*
+ * Rows of programs that come and go: each does little, and its driver prepares for a third of its
+ * life.
+ */
+static void visit(struct model *m, unsigned int rows, uint64_t seed)
+{
+	model_tenant(m, VISITORS, (struct rtxg_slice_tenant){ .weight = 100 });
+	for (unsigned int i = 0; i < rows; i++)
+		model_program(m, (struct model_program){
+					 .tenant = VISITORS,
+					 .kernel_ns = 70 * US,
+					 .launches = 4,
+					 .depth = 4,
+					 .cpu_ns = 3 * MODEL_MS,
+					 .start_ns = (500 + (seed * 7 + i * 31) % 97) * MODEL_MS,
+					 .building_ns = 60 * MODEL_MS,
+					 .life_ns = 180 * MODEL_MS,
+					 .rest_ns = 20 * MODEL_MS });
+}
+
 int main(int argc, char **argv)
 {
-	unsigned int hogs[MOST_HOGS], hog_count = 0, count = (unsigned int)argc - 6, i;
+	unsigned int visitors = 0, calls_us = 0;
+	unsigned int hogs[MOST_HOGS], hog_count = 0, count, i;
 	struct task tasks[MOST_TASKS];
 	uint32_t ids[MOST_TASKS];
 	uint64_t seed, end, latency;
 	struct model *m;
 
+	if (argc > 2 && !strcmp(argv[1], "--visitors")) {
+		if (sscanf(argv[2], "%u,%u", &visitors, &calls_us) != 2 ||
+		    visitors > MODEL_PROGRAMS - MOST_HOGS - MOST_TASKS) {
+			fprintf(stderr, "analysis_model: --visitors '%s' is not ROWS,CALL_US\n",
+				argv[2]);
+			return 2;
+		}
+		argv += 2;
+		argc -= 2;
+	}
+	count = (unsigned int)argc - 6;
 	if (argc < 7 || count > MOST_TASKS) {
 		fprintf(stderr,
-			"usage: analysis_model SEED MS LATENCY_US LATE_US HOG_US[,HOG_US...] "
+			"usage: analysis_model [--visitors ROWS,CALL_US] SEED MS LATENCY_US LATE_US HOG_US[,HOG_US...] "
 			"KERNEL_US:PERIOD_US:MIN_PERCENT...\n");
 		return 2;
 	}
@@ -92,9 +127,13 @@ int main(int argc, char **argv)
 							 .launches = 1000000,
 							 .depth = 4 });
 	}
+	if (visitors) {
+		visit(m, visitors, seed);
+		model_slow_calls(m, calls_us * US);
+	}
 	model_run(m, MODEL_S);
 	for (i = 0; i < count; i++) {
-		struct rtxg_slice_tenant params = { .weight = 100,
+		struct rtxg_slice_tenant params = {
 						    .min_ppm = tasks[i].min_percent * 10000,
 						    .latency_ns = latency };
 		struct rtxg_slice_admission admission;

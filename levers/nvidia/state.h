@@ -122,6 +122,7 @@ struct lever_nvidia {
 	uint32_t let_go, self;
 	int epoll, timerfd, kmsg;
 	uint64_t armed;	       /* what the timer stands at */
+	uint64_t armed_at;     /* and since when: it may stand at a time that was over then */
 	bool prune;	       /* records were lost: processes may have ended unseen */
 	uint64_t refused_said; /* refused records, when it was said last */
 	uint64_t next_watch, next_calibrate;

@@ -19,6 +19,7 @@ void nv_arm(struct lever_nvidia *l)
 	if (at == l->armed)
 		return;
 	l->armed = at;
+	l->armed_at = nv_now(l);
 	l->stats.arms++;
 	t.it_value.tv_sec = (time_t)(at / 1000000000u);
 	t.it_value.tv_nsec = (long)(at % 1000000000u);

@@ -45,6 +45,24 @@ static bool refuses(const struct model *m, const struct rtxg_slice_action *a)
 	       m->now < c->born + c->p.building_ns + (c->p.building_ns ? REFUSES : 0);
 }
 
+/* What a call waits for the driver's lock. */
+static uint64_t lock(struct model *m)
+{
+	uint64_t part = model_between(m, 0, 1000), ns = m->slow_ns;
+
+	for (int i = 0; i < 12; i++)
+		ns = ns * part / 1000;
+	return ns;
+}
+
+void model_calls(struct model *m, uint32_t count)
+{
+	if (m->host_free < m->now)
+		m->host_free = m->now;
+	while (m->slow_ns && count--)
+		m->host_free += lock(m);
+}
+
 /* Neighbours of one type go to the driver in one call. */
 static void call(struct model *m, const struct rtxg_slice_action *a)
 {
@@ -56,6 +74,8 @@ static void call(struct model *m, const struct rtxg_slice_action *a)
 
 	if (m->host_free < m->now)
 		m->host_free = m->now;
+	if (m->slow_ns && !same)
+		cost += lock(m);
 	m->host_free += cost;
 	m->host.busy_ns += cost;
 	if (m->pending_count == PENDING) {
@@ -86,6 +106,7 @@ static void look_who_is_ahead(struct model *m)
 
 		if (!c->p.bound || rtxg_slice_tenant_view(m->core, c->p.tenant, &view) < 0)
 			continue;
+		if (getenv("DBG")) { static int64_t mx[32]; if (view.lag_ns > mx[i] + 5000000) { mx[i]=view.lag_ns; fprintf(stderr,"%.1f ms prog %u lag %.1f share %u mech %u\n", m->now/1e6, i, view.lag_ns/1e6, view.share_ppm, view.mechanism);} }
 		c->ahead = view.lag_ns > (int64_t)(c->ahead ? AHEAD_MOST / 2 : AHEAD_MOST);
 		c->ahead_at = c->ahead ? m->now : c->ahead_at;
 	}
@@ -219,12 +240,13 @@ static void look(struct model *m, uint32_t i)
 					   : RTXG_SLICE_NO_WORK;
 
 	uint64_t before = c->looked;
+	bool late = before && m->now > before + rtxg_slice_look_ns(m->core, i) + MS / 2;
 
 	m->host.looks++;
 	m->host.busy_ns += LOOK_COST;
 	c->looked = m->now;
 	c->seen_put = c->put;
-	if (work == c->told)
+	if (work == c->told && !late)
 		return;
 	c->told = work;
 	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
@@ -276,6 +298,12 @@ static void host_step(struct model *m)
 	if (m->now >= m->timer && m->now - m->timer >= late) {
 		bool unread = m->unread;
 
+		if (!unread && m->slow_ns && !m->flushed) {
+			m->flushed = true;
+			model_calls(m, 1);
+			return;
+		}
+		m->flushed = false;
 		m->timer = UINT64_MAX;
 		if (!unread)
 			read_log(m);
@@ -499,6 +527,11 @@ uint64_t model_hasty(const struct model *m, uint64_t *judged)
 void model_late(struct model *m, uint64_t late_ns)
 {
 	m->late_ns = late_ns;
+}
+
+void model_slow_calls(struct model *m, uint64_t most_ns)
+{
+	m->slow_ns = most_ns;
 }
 
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params)

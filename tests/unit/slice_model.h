@@ -100,6 +100,12 @@ struct model *model_open(uint32_t can, const struct rtxg_slice_params *params, u
 void model_close(struct model *m);
 /* For 100 ms of each second the host's timer comes late, by half of this time to all of it. */
 void model_late(struct model *m, uint64_t late_ns);
+/*
+ * Calls of the driver wait for its lock, which programs that come and go hold: each takes up to so
+ * much longer, mostly little. With 30 ms that is much like an H100 beside three rows of programs
+ * that each make a context and end: three of four calls 1 ms or less, one of 100 above 26 ms.
+ */
+void model_slow_calls(struct model *m, uint64_t most_ns);
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params);
 /* Its tenant is on other GPUs too: other models that are run beside this one (slice_gpus.h). */
 void model_couple(struct model *m, uint32_t tenant, bool coupled);

@@ -75,6 +75,8 @@ struct model {
 	uint64_t lives;	  /* so many have come or gone */
 	bool unread;	  /* at the timer's time the log need not be read */
 	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
+	uint64_t slow_ns; /* calls take up to so much longer */
+	bool flushed;	  /* the driver has been asked for the log, and it is to be read */
 	int on, last;
 	uint64_t saving, gap, stay;
 	struct {
@@ -96,6 +98,8 @@ struct model {
 /* slice_model.c */
 uint64_t model_between(struct model *m, uint64_t low, uint64_t high);
 void model_feed(struct model *m, struct rtxg_slice_event event);
+/* So many calls of the driver are made that are no actions. */
+void model_calls(struct model *m, uint32_t count);
 bool model_promised(const struct model *m, const struct process *c);
 void model_go_off(struct model *m);
 

@@ -7,6 +7,10 @@
  */
 #include "slice_model_internal.h"
 
+/* The calls by which the host's lever sees the queues of a program that comes, and lets them go. */
+#define CALLS_COMES 6u
+#define CALLS_GOES  1u
+
 uint64_t model_kernel_of(const struct process *c)
 {
 	if (c->p.with && c->done % 2)
@@ -31,6 +35,7 @@ static void be_born(struct model *m, uint32_t i)
 	c->next_look = m->now + FIRST_LOOK;
 	model_feed(m, (struct rtxg_slice_event){
 			      .type = RTXG_SLICE_EV_ADD, .context = i, .tenant = c->p.tenant });
+	model_calls(m, CALLS_COMES);
 }
 
 static void die(struct model *m, uint32_t i)
@@ -51,6 +56,7 @@ static void die(struct model *m, uint32_t i)
 	c->until = m->now + c->p.rest_ns;
 	c->arrived = 0;
 	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_REMOVE, .context = i });
+	model_calls(m, CALLS_GOES);
 }
 
 static void launch(struct model *m, struct process *c)
