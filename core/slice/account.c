@@ -42,6 +42,8 @@ static void charge_work(struct rtxg_slice *s, struct slice_context *context, uin
 	tenant->work += ns;
 	tenant->cap_used += ns;
 	tenant->gain_work += ns;
+	tenant->overdraft += ns;
+	s->worked += tenant->free ? 0 : ns;
 	tenant->vtime += slice_unscaled(ns, tenant->share_ppm ? tenant->share_ppm : PPM);
 	note_most(tenant, context);
 }
@@ -56,6 +58,8 @@ static void charge_back(struct rtxg_slice *s, uint32_t id, struct slice_context 
 	tenant->work = slice_excess(tenant->work, ns);
 	tenant->cap_used = slice_excess(tenant->cap_used, ns);
 	tenant->gain_work = slice_excess(tenant->gain_work, ns);
+	tenant->overdraft = slice_excess(tenant->overdraft, ns);
+	s->worked = slice_excess(s->worked, tenant->free ? 0 : ns);
 	tenant->vtime = slice_excess(
 		tenant->vtime, slice_unscaled(ns, tenant->share_ppm ? tenant->share_ppm : PPM));
 }
@@ -72,9 +76,21 @@ static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *c
 	charge_back(s, id, context, ns - doubt);
 }
 
+/*
+ * For how much of that time it is not known whether it had work, as the host was late to look: it
+ * came onto the engine with work, and may sit there since because no other wants the engine.
+ */
+static uint64_t blind(const struct slice_context *context, uint64_t from, uint64_t upto)
+{
+	if (context->blind_worked && upto >= context->blind_to)
+		return 0;
+	from = more_of(from, more_of(context->blind_from, context->since + context->grace));
+	return slice_excess(upto < context->blind_to ? upto : context->blind_to, from);
+}
+
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto)
 {
-	uint64_t sure = upto, from = context->charged;
+	uint64_t sure = upto, from = context->charged, unknown;
 
 	if (!context->since || upto <= from)
 		return;
@@ -82,14 +98,40 @@ void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t 
 	context->stayed += upto - from;
 	/* Without a sign of work it may well sit there because no other wants the engine. */
 	if (slice_seen_empty(s, context) && context->sign + context->grace < upto)
-		sure = context->sign + context->grace > from ? context->sign + context->grace
-							     : from;
-	charge_work(s, context, sure - from);
-	s->busy += slice_excess(sure, more_of(from, s->idle_at));
-	context->doubt += upto - sure;
+		sure = more_of(context->sign + context->grace, from);
+	unknown = blind(context, from, sure);
+	charge_work(s, context, sure - from - unknown);
+	s->busy += slice_excess(slice_excess(sure, more_of(from, s->idle_at)), unknown);
+	unknown += upto - sure;
+	context->doubt += unknown;
 	/* A cap is no matter of doubt: a program alone is never displaced, which would show it. */
-	s->tenants[context->tenant].cap_used += upto - sure;
+	s->tenants[context->tenant].cap_used += unknown;
 	context->charged = upto;
+}
+
+void slice_charge_told(struct rtxg_slice *s, struct slice_context *context, uint64_t upto)
+{
+	slice_charge(s, context, upto < s->told_until ? upto : s->told_until);
+}
+
+void slice_charge_blind(struct rtxg_slice *s, struct slice_context *context, uint64_t from,
+			uint64_t upto, bool worked)
+{
+	uint64_t ns;
+
+	/* By what was known before this look. */
+	slice_charge_told(s, context, upto);
+	/* What the log has not told of yet is judged by all of the gaps in it. */
+	if (context->blind_to <= s->read)
+		context->blind_from = from;
+	context->blind_to = upto;
+	context->blind_worked = worked;
+	ns = blind(context, context->since, context->charged);
+	if (!context->since || slice_seen_empty(s, context))
+		return;
+	charge_back(s, context->tenant, context, ns);
+	s->tenants[context->tenant].cap_used += ns;
+	context->doubt += ns;
 }
 
 void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
@@ -101,16 +143,47 @@ void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
 	context->doubt = 0;
 }
 
-void slice_charge_kept(struct rtxg_slice *s, uint64_t ns)
+/*
+ * Until when the engine is kept for this tenant by what it does itself. Of what has been on the
+ * engine since it came more may follow, and the others are let go after a quiet: what passes after
+ * that is the host's delay. What has not been there keeps the engine for as long as it is waited
+ * for.
+ */
+static uint64_t kept_until(const struct rtxg_slice *s, uint32_t tenant)
+{
+	uint64_t last = 0;
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->tenant != tenant || !context->wants)
+			continue;
+		if (context->arrived && !context->is_stopped)
+			return NEVER;
+		last = more_of(last, context->seen);
+	}
+	return last + s->params.quiet_ns + s->params.resume_ns + s->params.restore_ns;
+}
+
+void slice_charge_kept(struct rtxg_slice *s, uint64_t from, uint64_t upto)
 {
 	uint32_t n = 0, i;
 
 	for (i = 0; i < s->tenant_high; i++)
 		n += s->tenants[i].urgent ? 1 : 0;
-	for (i = 0; i < s->tenant_high; i++)
-		if (s->tenants[i].urgent)
-			s->tenants[i].vtime += slice_unscaled(
-				ns / n, (uint32_t)slice_or(s->tenants[i].share_ppm, PPM));
+	for (i = 0; i < s->tenant_high; i++) {
+		uint64_t until, ns;
+
+		if (!s->tenants[i].urgent)
+			continue;
+		until = kept_until(s, i);
+		ns = slice_excess(until < upto ? until : upto, from) / n;
+		s->tenants[i].overdraft += ns;
+		s->worked += ns;
+		s->tenants[i].vtime +=
+			slice_unscaled(ns, (uint32_t)slice_or(s->tenants[i].share_ppm, PPM));
+	}
 }
 
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at)

@@ -129,21 +129,36 @@ static uint64_t quiet(const struct rtxg_slice *s, const struct slice_context *co
 	return ns < s->params.quiet_ns ? ns : s->params.quiet_ns;
 }
 
+/* Up to when the look before this one tells of its queues: to this one, unless it comes late. */
+static uint64_t known_until(const struct slice_context *context, uint64_t before, uint64_t at)
+{
+	uint64_t asked = before > context->asked_at ? before : context->asked_at;
+	uint64_t slack = context->asked_ns < LOOK_SLACK ? LOOK_SLACK : context->asked_ns;
+
+	if (!before || context->asked_ns == NEVER ||
+	    slice_excess(at, asked) <= context->asked_ns + slack)
+		return at;
+	return asked + context->asked_ns + LOOK_SLACK;
+}
+
 void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, bool *replan)
 {
 	/* The daemon may look at what the log has not told it of yet, but not ahead of time. */
 	uint64_t at = look->at_ns > s->now ? s->now : look->at_ns;
 	struct slice_context *context = &s->contexts[look->context];
+	uint64_t known = known_until(context, look->since_ns, at);
 	bool wanted = context->active && context->wants;
 	bool deeper = look->value == RTXG_SLICE_QUEUED && !context->queued;
 
+	if (known < at)
+		slice_charge_blind(s, context, known, at, look->value == RTXG_SLICE_QUEUED);
 	context->queued = look->value == RTXG_SLICE_QUEUED;
 	if (context->looked_at_from > at)
 		context->looked_at_from = at;
 	if (look->value == RTXG_SLICE_NO_WORK) {
 		*replan = context->demand == SLICE_FILLED;
 		if (context->demand != SLICE_EMPTY)
-			sign(context, at);
+			sign(context, known);
 		context->demand = SLICE_EMPTY;
 		return;
 	}
@@ -154,15 +169,15 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 	else if (context->demand == SLICE_EMPTY && context->pieces < UINT8_MAX)
 		context->pieces++;
 	if (context->demand == SLICE_EMPTY) {
-		uint64_t known = at < s->read ? at : s->read;
+		uint64_t told = at < s->read ? at : s->read;
 
 		/*
 		 * Another one took the engine, and it did not come back until it had new work: as
 		 * far as the log has been read.
 		 */
 		if (!context->since && !context->is_stopped && !context->doubted &&
-		    slice_seen_empty(s, context) && known > context->sign + context->grace &&
-		    known > context->seen + context->grace) {
+		    slice_seen_empty(s, context) && told > context->sign + context->grace &&
+		    told > context->seen + context->grace) {
 			had_nothing(context, at);
 		}
 		if (slice_excess(at, context->sign) > STEP_APART)
@@ -170,7 +185,7 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 		context->blocked = false;
 		context->doubt = 0;
 	}
-	if (context->doubted && at > context->doubted + seen_within(s, look->context))
+	if (context->doubted && known > context->doubted + seen_within(s, look->context))
 		took_longer(s, context);
 	context->doubted = 0;
 	/* Another one was let go beside it for a pause in the middle of its work. */
@@ -196,8 +211,12 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 {
 	struct slice_context *context = &s->contexts[id];
 
-	/* Its grace is not too short if another one that was let go early cut it before. */
+	/*
+	 * Its grace is not too short if another one that was let go early cut it before, or if the
+	 * work that brought it there may have come while its queues were not seen.
+	 */
 	if (slice_seen_empty(s, context) && !context->doubted &&
+	    !(at > context->blind_from && at <= context->blind_to) &&
 	    (context->doubt || at > context->sign + context->grace) &&
 	    !(context->ending && context->seen <= context->sign + context->grace))
 		context->doubted = at ? at : 1;
@@ -213,6 +232,7 @@ void slice_demand_added(struct rtxg_slice *s, struct slice_context *context)
 	context->added = context->seen = s->now;
 	context->fresh = true;
 	context->pieces = SLICE_PIECES;
+	context->asked_ns = NEVER;
 	context->pause = s->params.quiet_ns;
 	context->grace = GRACE_MIN;
 }

@@ -73,6 +73,11 @@ struct slice_tenant {
 		for_bound; /* the longest slice of others with a latency with which its bound holds */
 	uint64_t for_others; /* what the bound leaves for slices of those without, all together */
 	uint64_t most_slice; /* of its own contexts, with which the bounds of the others hold */
+	/*
+	 * How much more it had than its share of all work: counted up, while its lag is against what
+	 * the others had, and jumps when one of them comes or goes.
+	 */
+	uint64_t overdraft;
 	bool over;	     /* too far ahead of its share to keep its bound */
 	bool level; /* it has had its share: others may run beside it although its work is there */
 	uint8_t generous; /* and so far ahead that they get more: 2^generous times their shares */
@@ -151,12 +156,15 @@ struct slice_context {
 	uint8_t pieces; /* of work that came into empty queues since that was so */
 	bool blocked;	/* its queues are filled, yet it does not use an engine that is free */
 	uint64_t looked_at_from; /* a look has been made from then on; NEVER = none is made */
+	uint64_t asked_ns, asked_at; /* looks are to come so often, and since when so soon */
 	uint64_t sign;		 /* last sign of work */
 	uint64_t pause;		 /* that the queues are empty at most between pieces of a burst */
 	uint64_t burst;		 /* the longest such pause in the present burst */
 	uint64_t grace;		 /* how long it is taken to have work after the last sign */
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
+	uint64_t blind_from, blind_to; /* its queues were not seen then: the host was late */
+	bool blind_worked; /* and were filled afterwards */
 	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
 	uint64_t step;	  /* what it works from one such time to the next */
 	uint64_t step_at; /* what it had worked when the present step began */
@@ -192,6 +200,7 @@ struct rtxg_slice {
 	bool log_pending;      /* the log told something that calls for a plan */
 	uint64_t told;	       /* time of the last switch that it told of */
 	uint64_t read;	       /* up to when the log has been read */
+	uint64_t told_until;   /* up to when charges go that the log has not told of yet */
 	uint64_t planned;      /* when plan() last looked */
 	uint64_t past;	       /* since plan() looked before that */
 	bool turns;
@@ -218,6 +227,11 @@ struct rtxg_slice {
 	uint64_t idle;	/* the engine had nothing to do while a stopped context had */
 	uint64_t idle_at; /* up to when that is reckoned */
 	uint64_t busy;	  /* for so long it has had work since then, as the log has told */
+	/*
+	 * What was charged to all but those that cannot be stopped, whose work is lost to all
+	 * alike; and what that was when plan() looked last.
+	 */
+	uint64_t worked, worked_then;
 	uint64_t steps, actions, arms;
 	struct slice_tenant *tenants;
 	struct slice_context *contexts;
@@ -297,13 +311,24 @@ uint64_t slice_scaled(uint64_t ns, uint32_t ppm);
 uint64_t slice_unscaled(uint64_t ns, uint32_t ppm);
 /* Charges the present stay up to then. */
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto);
+/*
+ * The same, but not beyond the time by which the log was to be read: where the host comes late for
+ * that, it may have left the engine long before.
+ */
+void slice_charge_told(struct rtxg_slice *s, struct slice_context *context, uint64_t upto);
+/*
+ * The host came late to look into its queues: in that time they were not seen. What was charged for
+ * it is in doubt, and what will be. `worked`: they are filled now, so a stay that goes on is work.
+ */
+void slice_charge_blind(struct rtxg_slice *s, struct slice_context *context, uint64_t from,
+			uint64_t upto, bool worked);
 /* It had work in the time that was charged to none. */
 void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context);
 /*
- * The engine had nothing to do for so long while others were stopped for work that did not come
+ * The engine had nothing to do in that time while others were stopped for work that did not come
  * onto it: that counts as a part of the share of those whose work it is, as if they had worked.
  */
-void slice_charge_kept(struct rtxg_slice *s, uint64_t ns);
+void slice_charge_kept(struct rtxg_slice *s, uint64_t from, uint64_t upto);
 /* It was on the engine at that time. */
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* The log has been read up to then: a stay that it told of before went on. */

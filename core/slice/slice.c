@@ -67,7 +67,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.tolerance_ppm = (uint32_t)slice_or(params->tolerance_ppm, 4000);
 	s->now = s->planned = s->told = now_ns;
 	s->timer = s->armed = s->due = s->log_at = NEVER;
-	s->read = now_ns;
+	s->read = s->told_until = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
 	s->holder = NONE;
 	s->idle_at = s->promised = now_ns;
@@ -104,9 +104,10 @@ static void reckon_idle(struct rtxg_slice *s)
 	idle = idle < most ? idle : most;
 	if (waits && !works) {
 		s->idle += idle;
-		slice_charge_kept(s, slice_excess(idle, asked) > s->params.tick_ns
-					     ? asked + s->params.tick_ns
-					     : idle);
+		slice_charge_kept(s, s->idle_at,
+				  s->idle_at + (slice_excess(idle, asked) > s->params.tick_ns
+							? asked + s->params.tick_ns
+							: idle));
 	}
 	s->idle_at = s->now;
 	s->busy = 0;
@@ -163,6 +164,9 @@ static void note_looks(struct rtxg_slice *s)
 		if (!context->used)
 			continue;
 		ns = rtxg_slice_look_ns(s, i);
+		if (ns < context->asked_ns)
+			context->asked_at = s->now;
+		context->asked_ns = ns;
 		if (ns == NEVER) /* what was seen last is an old story until the next look */
 			context->looked_at_from = NEVER;
 		else if (context->looked_at_from == NEVER)
@@ -205,7 +209,7 @@ static void plan(struct rtxg_slice *s)
 	slice_look_around(s);
 	/* After that, for a tenant that has just come had no share before. */
 	if (s->holder != NONE)
-		slice_charge(s, &s->contexts[s->holder], s->now);
+		slice_charge_told(s, &s->contexts[s->holder], s->now);
 	slice_look_at_promises(s);
 	slice_look_at_demand(s);
 	slice_reckon_lags(s);
@@ -238,6 +242,8 @@ static void plan(struct rtxg_slice *s)
 	else
 		at = s->read + s->params.tick_ns * (two_tenants(s) ? QUIET_TICKS : EMPTY_TICKS);
 	slice_wake_at(s, at > s->now ? at : s->now);
+	if (s->told_until < at + s->params.tick_ns)
+		s->told_until = at + s->params.tick_ns;
 	slice_plan_retries(s);
 }
 
@@ -411,6 +417,9 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_REMOVE:
 		context = &s->contexts[event->context];
+		/* Whose turn is next depends on who was on the engine since the log was read. */
+		*replan = s->read >= s->now;
+		s->log_pending = !*replan;
 		if (s->holder == event->context)
 			s->holder = NONE;
 		if (s->turn == event->context)

@@ -106,13 +106,19 @@ static void share_bounds(struct rtxg_slice *s)
 
 void slice_look_at_urgent(struct rtxg_slice *s)
 {
+	/* What was charged may have been taken back: then nothing has passed. */
+	uint64_t worked = slice_excess(s->worked, s->worked_then);
 	int64_t burst = (int64_t)s->params.burst_ns;
 	uint32_t i;
 
+	s->worked_then += worked;
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
+		int64_t ahead;
 		bool slices;
 
+		tenant->overdraft =
+			slice_excess(tenant->overdraft, slice_scaled(worked, tenant->share_ppm));
 		tenant->exempt = tenant->urgent = false;
 		tenant->busy = !tenant->wants ? 0 : tenant->busy ? tenant->busy : s->now;
 		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant)) {
@@ -128,9 +134,11 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 		}
 		slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 		reckon_level(s, tenant);
-		if (tenant->lag > burst)
+		ahead = (int64_t)tenant->overdraft;
+		ahead = tenant->lag < ahead ? tenant->lag : ahead;
+		if (ahead > burst)
 			tenant->over = true;
-		else if (tenant->lag <= burst / 2 || !tenant->present)
+		else if (ahead <= burst / 2 || !tenant->present)
 			tenant->over = false;
 		tenant->exempt = !tenant->over && !tenant->capped;
 		if (!tenant->exempt || !tenant->wants)
