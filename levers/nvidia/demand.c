@@ -21,6 +21,7 @@
 #define STALE_NS   (50 * MS)	/* a change since a look that long ago says nothing about now */
 #define HOT_READS  16u		/* channels that are read in one look */
 #define COLD_READS 32u		/* while none is known to be hot */
+#define LOOK_LATE  (MS / 2)
 #define CHECK_MAX  (16 * MS)
 /* the policy looks at its log that often in any case: a check waits so long for such a wake-up */
 #define CHECK_LATE (4 * MS)
@@ -87,6 +88,7 @@ static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context 
 				      .context = (uint32_t)(c - g->context),
 				      .at_ns = now,
 				      .since_ns = c->sight.looked };
+	bool late = c->sight.looked && now - c->sight.looked > c->sight.every + LOOK_LATE;
 	uint8_t told;
 
 	l->stats.looks++;
@@ -106,7 +108,8 @@ static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context 
 	} else {
 		return;
 	}
-	if (told == c->sight.told && k.queued == c->sight.queued)
+	/* A look that came late tells of less than the policy takes it to, also if nothing changed. */
+	if (told == c->sight.told && k.queued == c->sight.queued && !late)
 		return;
 	c->sight.told = told;
 	c->sight.queued = k.queued;
@@ -202,13 +205,11 @@ uint64_t nv_demand_next(struct lever_nvidia *l)
 
 void nv_demand_look(struct lever_nvidia *l)
 {
-	uint64_t now = nv_now(l);
-
 	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
 			struct nv_gpu *g = &l->gpu[k];
 			struct nv_context *c = &g->context[i];
-			uint64_t look;
+			uint64_t look, now = nv_now(l); /* an answer may take the driver long */
 
 			if (check_due(c) <= now)
 				check_stopped(l, g, c, now);

@@ -50,10 +50,10 @@ void lever_nvidia_catch_up(struct lever_nvidia *l)
 	nv_arm(l);
 }
 
-/* What was stopped stays stopped for so long, and bounds are kept so much later. 0: none was set. */
+/* What was stopped stays stopped for so long, and bounds are kept so much later. */
 static void note_late(struct lever_nvidia *l, uint64_t due)
 {
-	uint64_t now = nv_now(l), late = due && now > due ? now - due : 0;
+	uint64_t now = nv_now(l), late = now > due ? now - due : 0;
 	uint32_t i = 0;
 
 	while (i < RTXG_SLICE_WAITS - 1 && late > rtxg_slice_wait_limit(i))
@@ -67,18 +67,23 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 {
 	struct epoll_event ev[8];
 	int n = epoll_wait(l->epoll, ev, 8, 0), i;
+	bool told = false;
 	uint64_t now;
 
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
 	l->stats.dispatches++;
-	for (i = 0; i < n; i++)
+	/* First the queues: what is told of then is charged by what is known of them. */
+	nv_demand_look(l);
+	for (i = 0; i < n; i++) {
+		told = told || ev[i].data.u32 != NV_SOURCE_TIMER;
 		switch (ev[i].data.u32) {
 		case NV_SOURCE_DISCOVERY:
 			nv_contexts_pump(l);
 			break;
 		case NV_SOURCE_TIMER:
-			note_late(l, l->armed);
+			if (l->armed)
+				note_late(l, l->armed > l->armed_at ? l->armed : l->armed_at);
 			l->armed = 0; /* setting it again takes back that it is readable */
 			break;
 		case NV_SOURCE_KMSG:
@@ -88,6 +93,9 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 			nv_guardian_died(l);
 			break;
 		}
+	}
+	if (told) /* that may have taken the driver long */
+		nv_demand_look(l);
 	now = nv_now(l);
 	for (uint32_t k = 0; k < l->gpus; k++) {
 		struct nv_gpu *g = &l->gpu[k];
@@ -95,7 +103,6 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 		if (!g->lost && now >= g->timer)
 			due(l, g, g->unread);
 	}
-	nv_demand_look(l);
 	if (nv_now(l) >= l->next_watch)
 		nv_watch(l);
 	nv_tell_releases(l);

@@ -33,8 +33,9 @@ uint64_t __wrap_rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t context)
 	return look_every ? look_every : __real_rtxg_slice_look_ns(s, context);
 }
 
-/* The last look that the policy was told of. */
+/* The last look at this context that the policy was told of. */
 static struct rtxg_slice_event last_look;
+static uint32_t looked_at;
 
 int __real_rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns,
 			   const struct rtxg_slice_event *event, struct rtxg_slice_action *actions,
@@ -47,7 +48,7 @@ int __wrap_rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns,
 			   const struct rtxg_slice_event *event, struct rtxg_slice_action *actions,
 			   unsigned int cap)
 {
-	if (event && event->type == RTXG_SLICE_EV_DEMAND)
+	if (event && event->type == RTXG_SLICE_EV_DEMAND && event->context == looked_at)
 		last_look = *event;
 	return __real_rtxg_slice_step(s, now_ns, event, actions, cap);
 }
@@ -176,6 +177,7 @@ static void a_look_tells_when_the_one_before_it_was(void **state)
 	struct lever_nvidia *l = chat_and_hog();
 	uint64_t before;
 
+	looked_at = (uint32_t)(context_of(l, 100) - l->gpu[0].context);
 	work_for(l, 200 * MS, false);
 	fake_queue(queues_of(FIRST), QUEUE(3), 4, 5);
 	wait_until_told(l, 100, NV_TOLD_WORK, 8 * MS);
@@ -193,6 +195,13 @@ static void a_look_tells_when_the_one_before_it_was(void **state)
 		assert_int_equal(last_look.since_ns, before);
 		wait_until_told(l, 100, NV_TOLD_NO_WORK, MS);
 	}
+	/* One that comes late is told where it shows the same, too. */
+	before = context_of(l, 100)->sight.looked;
+	fake->now += 30 * MS;
+	assert_int_equal(lever_nvidia_dispatch(l), 0);
+	assert_int_equal(last_look.value, RTXG_SLICE_NO_WORK);
+	assert_int_equal(last_look.at_ns, fake->now);
+	assert_int_equal(last_look.since_ns, before);
 	down(l);
 }
 
