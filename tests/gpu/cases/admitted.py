@@ -13,6 +13,12 @@ and were warm: of an admitted one alone. The runs of one model and driver, here 
 bench/results, are summed, and then those of all cards. `make gpu CASE=admitted SOAK=540` runs for
 540 s.
 
+ADMITTED_SECONDS=4 makes the sets that long. ADMITTED_VISITORS=3 adds three rows of programs of which
+each makes a context and ends, one after the other: starts and ends at any moment of a set. The
+driver's lock is held then: the daemon's calls take up to 50 ms, most of them less than 1. A bound is
+longer by LOCK_US for that. Such a run's file is named GPU-DRIVER-DATE-admitted-visitors-TIME.json,
+and adds nothing to the hour.
+
 On a machine with several GPUs each one has sets, vGPUs, programs and a file of its own, at the same
 time, under one daemon. The names of the files then end with the daemon's name of the GPU.
 """
@@ -51,6 +57,10 @@ SLICE_US = 2000.0
 BETWEEN_US = 2 * (SLICE_US + 130.0)
 #: How long the jobs of a set with promises are looked at, in a quick run, at least; without.
 SECONDS, QUICK_SECONDS, LEAST_SECONDS, PLAIN_SECONDS = 30.0, 3.0, 2.5, 0.75
+#: What waiting for the driver's lock adds to a bound beside visitors.
+LOCK_US = 10_000.0
+#: What to have a set's length and the rows of visitors from.
+ASKED_SECONDS, ASKED_VISITORS = "ADMITTED_SECONDS", "ADMITTED_VISITORS"
 #: A run of more than so many seconds has sets of so many.
 LONG_RUN_SECONDS, LONG_SECONDS = 1000.0, 60.0
 AROUND_SECONDS = 1.5  # starting the programs of a set, and ending them
@@ -223,6 +233,7 @@ class Card:
         names = [f"hog{n}" for n in range(MOST_HOGS)] + [f"task{n}" for n in range(MOST_TASKS)]
         for name in names:
             self.product.vgpu(self.named(name), **where)
+        self.product.vgpu(self.named("visitors"), **where)
 
     def vgpu(self, name: str, **values: str) -> None:
         """Gives a vGPU these values."""
@@ -374,6 +385,24 @@ def waits_within(
         return None
     pairs = zip(within[-1].waits, within[0].waits, strict=True)
     return [None if now is None or then is None else now - then for now, then in pairs]
+
+
+def visitors() -> int:
+    """How many rows of programs that come and go are asked for."""
+    return int(os.environ.get(ASKED_VISITORS, 0))
+
+
+def visits(card: Card, programs: Programs, seconds: float) -> None:
+    """Starts the rows of programs that come and go."""
+    for number in range(visitors()):
+        out = card.setup.work / f"visitors-{number}.txt"
+        card.begin(programs, programs.load("contexts-made", seconds, out), "visitors")
+
+
+def bounds_of(tasks: list[Periodic]) -> list[float | None]:
+    """Those of the analysis, and what visitors add to them."""
+    lock = LOCK_US if visitors() else 0.0
+    return [bound and bound + lock for bound in responses(tasks)]
 
 
 class Hogs:
@@ -570,7 +599,7 @@ class Run:
         self.sets.append(rounded(one))
         self.last = time.monotonic()
         kept = {"seed": self.seed, "rtxgd": self.rtxgd, "gpus": self.gpus}
-        kept |= {"seconds": self.seconds()}
+        kept |= {"seconds": self.seconds(), "visitors": visitors()}
         text = json.dumps(rounded(kept) | {"sets": self.sets}, indent=1) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_suffix(".new")
@@ -598,7 +627,8 @@ def new_runs(setup: Setup, rtxgd: str, gpus: list[str]) -> list[Run]:
     for number, gpu in enumerate(gpus):
         seed = int(asked) + number if asked else random.SystemRandom().randrange(2**31)
         which = f"-{gpu}" if len(gpus) > 1 else ""
-        path = setup.out / f"{one_gpu(setup.name)}-admitted-{now}{which}.json"
+        beside = "visitors-" if visitors() else ""
+        path = setup.out / f"{one_gpu(setup.name)}-admitted-{beside}{now}{which}.json"
         found.append(Run(path, seed, rtxgd, [gpu, *(other for other in gpus if other != gpu)]))
     return found
 
@@ -641,7 +671,7 @@ def run_sets(card: Card, run: Run, end: float) -> None:
     """Sets, two beside each draw of hogs, until there is no time for another one."""
     rng, numbers = random.Random(run.seed), itertools.count()
     long = LONG_SECONDS if card.setup.soak_s > LONG_RUN_SECONDS else SECONDS
-    most = card.setup.seconds(QUICK_SECONDS, long)
+    most = float(os.environ.get(ASKED_SECONDS, card.setup.seconds(QUICK_SECONDS, long)))
 
     def left() -> float:
         return min(most, end - time.monotonic() - AROUND_SECONDS - WARM_SECONDS)
@@ -655,23 +685,25 @@ def run_sets(card: Card, run: Run, end: float) -> None:
                 seen = run_set(card, tasks, hogs, 0.0 if by else seconds)
                 said = {"said": seen["refused"]} if seen["refused"] else {}
                 by = "daemon" if said else by
-                run.keep(told(tasks, responses(tasks), by, seen) | said)
+                run.keep(told(tasks, bounds_of(tasks), by, seen) | said)
                 print(f"    {card.gpu}: {run.sets[-1]}", flush=True)
 
-    while left() >= LEAST_SECONDS:
-        try:
-            card.check_time()
-            pair()
-        except Over:
-            raise
-        except Exception as failed:
-            # The sets after it count all the same; that it failed is told at the end.
-            run.failures.append(f"{card.gpu}: {type(failed).__name__}: {failed}")
-            print(f"    {run.failures[-1]}", flush=True)
-            if len(run.failures) == MOST_FAILURES:
+    with Programs(card.setup) as beside:
+        visits(card, beside, end - time.monotonic())
+        while left() >= LEAST_SECONDS:
+            try:
+                card.check_time()
+                pair()
+            except Over:
                 raise
-        if len(run.sets) >= 20 and all(s["refused_by"] for s in run.sets):
-            raise RuntimeError(f"every set is refused, the last one: {run.sets[-1]}")
+            except Exception as failed:
+                # The sets after it count all the same; that it failed is told at the end.
+                run.failures.append(f"{card.gpu}: {type(failed).__name__}: {failed}")
+                print(f"    {run.failures[-1]}", flush=True)
+                if len(run.failures) == MOST_FAILURES:
+                    raise
+            if len(run.sets) >= 20 and all(s["refused_by"] for s in run.sets):
+                raise RuntimeError(f"every set is refused, the last one: {run.sets[-1]}")
 
 
 def run_cards(cards: list[Card], runs: list[Run], end: float) -> list[BaseException]:
