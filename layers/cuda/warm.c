@@ -96,7 +96,7 @@ static int look(const struct nv_releases *page, uint32_t pid, struct nv_release 
 
 static const struct nv_releases *page_open(void)
 {
-	const char *path = getenv("RTXG_RELEASES");
+	const char *path = secure_getenv("RTXG_RELEASES");
 	const struct nv_releases *page;
 	int fd = open(path ? path : NV_RELEASES_PATH, O_RDONLY | O_CLOEXEC);
 
@@ -253,7 +253,7 @@ void inject_warm_begin(void *cuda)
 
 	if (!inject_find(cuda, names, (void **)call, FUNCTIONS))
 		return;
-	eager = !getenv("RTXG_WAITS") || getenv("RTXG_PERIOD_NS");
+	eager = !secure_getenv("RTXG_WAITS") || secure_getenv("RTXG_PERIOD_NS");
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* Signals are the program's, and its handlers run in its own threads. */

@@ -21,7 +21,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void read_ahead(void)
 {
-	const char *text = getenv("RTXG_OPENCL_AHEAD_US");
+	const char *text = secure_getenv("RTXG_OPENCL_AHEAD_US");
 
 	if (text && *text) {
 		char *end;

@@ -31,7 +31,7 @@ static bool is_refusal(int error)
 /* Without a host programs run, unless it was said that they do not; who is refused does not run. */
 static bool fail_closed(int error)
 {
-	const char *policy = getenv("RTXG_FAIL");
+	const char *policy = secure_getenv("RTXG_FAIL");
 
 	if (!policy || !*policy)
 		return is_refusal(error);

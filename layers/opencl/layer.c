@@ -27,7 +27,7 @@ static cl_command_queue_properties asked; /* of every queue */
 
 static void read_environment(void)
 {
-	const char *text = getenv("RTXG_OPENCL_PROFILING");
+	const char *text = secure_getenv("RTXG_OPENCL_PROFILING");
 
 	if (!text || !*text || !strcmp(text, "no"))
 		return;

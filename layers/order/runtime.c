@@ -402,7 +402,7 @@ static int start_order(struct area *area)
 
 static struct area *take_area(void)
 {
-	const char *text = getenv(AREA_ENVIRONMENT);
+	const char *text = secure_getenv(AREA_ENVIRONMENT);
 	struct stat program, file;
 	struct area *area;
 	int fd;

@@ -144,6 +144,24 @@ def test_no_global_could_be_static() -> None:
     judge("static", findings)
 
 
+def test_no_library_reads_the_environment_of_a_weaker_caller() -> None:
+    """What runs inside a program asks by secure_getenv(): a set-user-ID program's environment is
+    its caller's.
+    """
+    sources = {
+        source: found
+        for source, found in symbols().items()
+        if source.startswith(("core/", "lib/", "layers/"))
+    }
+    assert any("secure_getenv" in found.undefined for found in sources.values())
+    findings = {
+        source: "takes secure_getenv()"
+        for source, found in sources.items()
+        if "getenv" in found.undefined
+    }
+    judge("environment", findings)
+
+
 def test_names_in_the_glossary_are_in_the_code() -> None:
     """A word that the code has lost, or never had, defines nothing."""
     every = in_folders((*PROGRAMS, "kmod/", "include/"), ".c", ".h")
