@@ -26,6 +26,7 @@ static struct {
 	int (*stream_write)(void *, unsigned long long, uint32_t, unsigned int);
 	int (*is_capturing)(void *, int *);
 	int (*exchange_mode)(int *);
+	int (*context_number)(void *, unsigned long long *); /* since CUDA 12; NULL: not there */
 } cuda;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -56,6 +57,7 @@ static int find(void)
 	*(void **)&cuda.stream_write = dlsym(library, "cuStreamWriteValue32_v2");
 	*(void **)&cuda.is_capturing = dlsym(library, "cuStreamIsCapturing");
 	*(void **)&cuda.exchange_mode = dlsym(library, "cuThreadExchangeStreamCaptureMode");
+	*(void **)&cuda.context_number = dlsym(library, "cuCtxGetId");
 	dlclose(library); /* the program keeps it */
 	if (!cuda.host_register || !cuda.host_unregister || !cuda.host_pointer ||
 	    !cuda.stream_write || !cuda.is_capturing || !cuda.exchange_mode)
@@ -132,8 +134,19 @@ static int beside_captures(int mode)
 
 int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at)
 {
+	unsigned long long context = 0;
 	int ret = find(), error = 0;
+	bool has_number = !ret && cuda.context_number && !cuda.context_number(NULL, &context);
 
+	/*
+	 * A page that CUDA knows from us stays where it is until we close it. Each call of CUDA's
+	 * costs, most of all on a CPU that has slept meanwhile. A context that was made in the
+	 * place of another has a number of its own.
+	 */
+	if (has_number && page->known && page->context == context) {
+		*at = page->word_at;
+		return 0;
+	}
 	if (!ret) {
 		int mode = beside_captures(RELAXED);
 
@@ -143,6 +156,9 @@ int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned
 
 		error = place(page, word, at);
 		beside_captures(mode);
+		page->known = has_number && !error && page->at;
+		page->context = context;
+		page->word_at = *at;
 	}
 	if (error)
 		ret = rtx_lib_failed(-EIO,
@@ -168,10 +184,12 @@ int rtx_lib_cuda_check_stream(void *stream)
 		     : 0;
 }
 
-int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value)
+int rtx_lib_cuda_write(struct cuda_page *page, void *stream, unsigned long long at, uint32_t value)
 {
 	int error = cuda.stream_write(stream, at, value, 0);
 
+	if (error)
+		page->known = false;
 	return error ? rtx_lib_failed(-EIO,
 				      "CUDA refused the write to the stream (error %d of "
 				      "cuStreamWriteValue32)",
@@ -209,6 +227,7 @@ bool rtx_lib_cuda_forget(struct cuda_page *page)
 		}
 		strike(page);
 		page->at = 0;
+		page->known = false;
 		page->going = false;
 		pthread_cond_broadcast(&gone);
 	}

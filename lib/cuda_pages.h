@@ -12,6 +12,9 @@
 struct cuda_page {
 	uintptr_t at;
 	bool going; /* CUDA is asked to forget it */
+	/* where the GPU finds the word in the context of CUDA's that has this number, if it is known */
+	bool known;
+	unsigned long long context, word_at;
 	struct cuda_page *next;
 };
 
@@ -22,8 +25,11 @@ void rtx_lib_cuda_unlock(void);
 int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned long long *at);
 /* Is what the stream is given carried out in its order? -EBUSY it becomes a part of a graph. */
 int rtx_lib_cuda_check_stream(void *stream);
-/* Lets a stream write there, behind what it has been given: -EIO CUDA refused. */
-int rtx_lib_cuda_write(void *stream, unsigned long long at, uint32_t value);
+/*
+ * Lets a stream write there, behind what it has been given: -EIO CUDA refused, and the next one asks
+ * for the place once more.
+ */
+int rtx_lib_cuda_write(struct cuda_page *page, void *stream, unsigned long long at, uint32_t value);
 /*
  * Waits until the streams have written what they were given for the page, while others signal to
  * other pages. False: CUDA still holds it, so it has to stay.

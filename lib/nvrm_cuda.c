@@ -10,6 +10,7 @@
 
 int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 {
+	struct cuda_page *page;
 	unsigned long long at = 0;
 	uint32_t next;
 	int ret;
@@ -23,14 +24,14 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 	if (ret)
 		return ret;
 	rtx_lib_cuda_lock();
-	ret = rtx_lib_cuda_place(rtx_lib_timeline_page(timeline), rtx_lib_timeline_word(timeline),
-				 &at);
+	page = rtx_lib_timeline_page(timeline);
+	ret = rtx_lib_cuda_place(page, rtx_lib_timeline_word(timeline), &at);
 	if (!ret)
 		ret = rtx_lib_cuda_check_stream(stream);
 	if (!ret) {
 		/* Numbers are given and queued in one order: both under the lock. */
 		next = rtx_lib_timeline_next(timeline);
-		ret = rtx_lib_cuda_write(stream, at, next);
+		ret = rtx_lib_cuda_write(page, stream, at, next);
 		if (!ret)
 			*value = next;
 	}

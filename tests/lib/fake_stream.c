@@ -22,12 +22,16 @@ int fake_stream_registered, fake_stream_refuses;
 int fake_stream_captures, fake_stream_captured;
 /* Another thread captures a graph; calls that are not safe beside it break that. */
 int fake_stream_elsewhere, fake_stream_broken;
+/* Calls, of all functions here; the number of the thread's context, 0: it has none. */
+int fake_stream_calls;
+unsigned long long fake_stream_context;
 /* 1: a stream has work, so that the next page is not forgotten before it ends; 2: that is waited for. */
 int fake_stream_works;
 
 static struct {
 	uintptr_t page,
 		pinned; /* its address, and the same memory elsewhere; 0: this place is free */
+	unsigned long long context; /* that was told last where it is, and may write there */
 } pages[PAGES];
 
 int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags);
@@ -37,7 +41,13 @@ int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
 			    unsigned int flags);
 int cuStreamIsCapturing(void *stream, int *status);
 int cuThreadExchangeStreamCaptureMode(int *mode);
+int cuCtxGetId(void *context, unsigned long long *number);
 void fake_stream_launch(void);
+
+static void called(void)
+{
+	__atomic_fetch_add(&fake_stream_calls, 1, __ATOMIC_RELAXED);
+}
 
 static __thread int capture_mode;
 static struct {
@@ -67,6 +77,7 @@ int cuMemHostRegister_v2(void *page, size_t bytes, unsigned int flags)
 	unsigned int free = place(0);
 	void *pinned;
 
+	called();
 	if ((uintptr_t)page & (PAGE - 1) || bytes != PAGE || flags != 3)
 		return 1;
 	if (fake_stream_refuses == 1)
@@ -88,6 +99,7 @@ int cuMemHostUnregister(void *page)
 {
 	unsigned int i = place((uintptr_t)page);
 
+	called();
 	if (fake_stream_refuses == 2)
 		return 201;
 	if (breaks_a_capture())
@@ -111,16 +123,25 @@ int cuMemHostGetDevicePointer_v2(unsigned long long *at, void *here, unsigned in
 	unsigned int i = place(page);
 
 	(void)flags;
+	called();
 	if (i == PAGES)
 		return 1;
+	pages[i].context = fake_stream_context;
 	*at = pages[i].pinned + ((uintptr_t)here - page);
 	return 0;
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value, unsigned int flags)
 {
+	unsigned int i = 0;
+
 	(void)stream;
 	(void)flags;
+	called();
+	while (i < PAGES && pages[i].pinned != (at & ~(unsigned long long)(PAGE - 1)))
+		i++;
+	if (i < PAGES && pages[i].context != fake_stream_context)
+		return 1; /* it does not know the address */
 	if (fake_stream_refuses == 1)
 		return 400; /* CUDA_ERROR_INVALID_HANDLE */
 	if (fake_stream_captures) {
@@ -143,6 +164,7 @@ void fake_stream_launch(void)
 int cuStreamIsCapturing(void *stream, int *status)
 {
 	(void)stream;
+	called();
 	*status = fake_stream_captures == 906 ? 99 : fake_stream_captures;
 	return fake_stream_captures == 906 || fake_stream_captures == 400 ? fake_stream_captures
 									  : 0;
@@ -152,9 +174,18 @@ int cuThreadExchangeStreamCaptureMode(int *mode)
 {
 	int before = capture_mode;
 
+	called();
 	if (*mode < 0 || *mode > 2)
 		return 1;
 	capture_mode = *mode;
 	*mode = before;
 	return 0;
+}
+
+/* Of the thread's own context (NULL). */
+int cuCtxGetId(void *context, unsigned long long *number)
+{
+	called();
+	*number = fake_stream_context;
+	return context || !fake_stream_context ? 201 : 0;
 }

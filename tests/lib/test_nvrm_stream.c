@@ -19,7 +19,8 @@
 #include "rtxg_nvrm.h"
 
 extern int fake_stream_registered, fake_stream_refuses;
-extern int fake_stream_works;
+extern int fake_stream_works, fake_stream_calls;
+extern unsigned long long fake_stream_context;
 extern int fake_stream_captures, fake_stream_captured, fake_stream_elsewhere, fake_stream_broken;
 int cuMemHostUnregister(void *page);
 int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
@@ -36,7 +37,8 @@ static int before(void **state)
 	fake_stream_registered = fake_stream_refuses = 0;
 	fake_stream_captures = fake_stream_captured = 0;
 	fake_stream_elsewhere = fake_stream_broken = 0;
-	fake_stream_works = 0;
+	fake_stream_works = fake_stream_calls = 0;
+	fake_stream_context = 7;
 	rtx_lib_nvrm_sys = &fake_nvrm_sys;
 	gpu = NULL;
 	line = NULL;
@@ -87,6 +89,37 @@ static void signalled(rtx_timeline_t t)
 
 	assert_int_equal(rtx_timeline_signal(t, NULL, &value), 0);
 	assert_true(rtx_timeline_reached(t, value));
+}
+
+/* A signal costs three calls of CUDA's once it knows the page, and asks again in another context. */
+static void a_page_is_asked_for_once_a_context(void **state)
+{
+	uint32_t value;
+	int calls;
+
+	up();
+	signalled(line);
+	for (int i = 0; i < 3; i++) {
+		fake_stream_context = 7 + (unsigned long long)i % 2;
+		signalled(line);
+		calls = fake_stream_calls;
+		signalled(line);
+		assert_int_equal(fake_stream_calls, calls + 3);
+	}
+	/* CUDA has forgotten it, and says so with the write: the next one asks. */
+	fake_stream_refuses = 1;
+	assert_int_equal(rtx_timeline_signal(line, NULL, &value), -EIO);
+	fake_stream_refuses = 0;
+	calls = fake_stream_calls;
+	signalled(line);
+	assert_int_equal(fake_stream_calls, calls + 6);
+	/* A thread without a context: CUDA says what it says. */
+	fake_stream_context = 0;
+	calls = fake_stream_calls;
+	signalled(line);
+	signalled(line);
+	assert_int_equal(fake_stream_calls, calls + 12);
+	down();
 }
 
 /* --- CUDA graphs ------------------------------------------------------------------------------ */
@@ -330,6 +363,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_stream_signals, before),
+		cmocka_unit_test_setup(a_page_is_asked_for_once_a_context, before),
 		cmocka_unit_test_setup(a_signal_to_a_stream_that_is_captured_is_refused, before),
 		cmocka_unit_test_setup(a_graph_writes_a_word_of_its_own, before),
 		cmocka_unit_test_setup(another_threads_capture_goes_on, before),
