@@ -17,9 +17,9 @@
  *
  * How it works: a timeline is a 32-bit word in the program's memory and a channel that the GPU's
  * copy engine serves. The program's stream writes a number to the word behind its kernels. In the
- * channel stand an acquire of that number, a release of a fence with a time stamp, and a
- * non-stalling interrupt. The interrupt is a hint and has no sender; the word is the proof, and is
- * read again after each.
+ * channel stand an acquire of that number, a non-stalling interrupt, and a release of a fence with a
+ * time stamp. The interrupt is a hint and has no sender; the word is the proof, and is read again
+ * after each.
  *
  * CUDA graphs: signal behind the launch of the graph. A node that was captured writes the same
  * number at each launch, so rtx_timeline_signal refuses a stream that is being captured. To wait for
@@ -128,8 +128,9 @@ int rtx_timeline_foresee(rtx_timeline_t timeline, enum rtx_foresee how);
 
 /*
  * When the GPU saw the word reach an armed value: nanoseconds of the GPU's own clock (PTIMER, as
- * %globaltimer in CUDA). Kept for the last RTX_TIMELINE_ARMED_MAX armed values. -ENOENT not armed or
- * no longer kept, -EAGAIN not reached as yet.
+ * %globaltimer in CUDA). It comes some microseconds after the word and the interrupt. Kept for the
+ * last RTX_TIMELINE_ARMED_MAX armed values. -ENOENT not armed or no longer kept, -EAGAIN not there
+ * as yet.
  */
 int rtx_timeline_stamp(rtx_timeline_t timeline, uint32_t value, uint64_t *gpu_ns);
 

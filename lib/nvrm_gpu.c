@@ -302,12 +302,13 @@ int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t w
 		return -EAGAIN;
 	if (word_at)
 		p = put_semaphore(p, word_at, value, NV_SEM_ACQUIRE_CIRCULAR | NV_SEM_SWITCH);
-	p = put_semaphore(p, c->fences_at + place * sizeof(struct nvrm_fence), payload,
-			  NV_SEM_RELEASE | NV_SEM_64_BIT | NV_SEM_TIME_STAMP);
+	/* Who is woken reads the word, so the interrupt does not wait until the fence is written. */
 	if (interrupt) {
 		*p++ = NV_METHODS(NV_NON_STALL_INTERRUPT, 1);
 		*p++ = 0;
 	}
+	p = put_semaphore(p, c->fences_at + place * sizeof(struct nvrm_fence), payload,
+			  NV_SEM_RELEASE | NV_SEM_64_BIT | NV_SEM_TIME_STAMP);
 	for (uint32_t i = 0; i < p - methods; i++)
 		c->push[place * PLACE_WORDS + i] = methods[i];
 	c->ring[place * 2] = (uint32_t)at;

@@ -102,9 +102,9 @@ int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t 
 void rtx_lib_nvrm_forget(struct nvrm_gpu *gpu, uint32_t handle);
 
 /*
- * Puts into the channel: wait until the word has reached value, then write the fence of this place
- * with a time stamp, then raise an interrupt if it is asked for. Returns the place, or -EAGAIN when
- * the ring is full. word_at 0: there is nothing to wait for.
+ * Puts into the channel: wait until the word has reached value, then raise an interrupt if it is
+ * asked for, then write the fence of this place with a time stamp. Returns the place, or -EAGAIN
+ * when the ring is full. word_at 0: there is nothing to wait for.
  */
 int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *channel, uint64_t word_at,
 			uint32_t value, uint64_t payload, bool interrupt);

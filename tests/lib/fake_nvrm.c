@@ -120,6 +120,8 @@ static bool carry_out(struct object *c, const uint32_t *p, uint32_t words)
 					fake_nvrm.wild++;
 					return true;
 				}
+				if (told(&fake_nvrm.hold_fences))
+					return false;
 				fence[1] = stamp ? stamp : rtxg_now_ns();
 				__atomic_store_n(&fence[0], a[2] | (uint64_t)a[3] << 32,
 						 __ATOMIC_RELEASE);

@@ -19,6 +19,7 @@ struct fake_nvrm {
 	uint32_t dead_engines; /* a bit for each copy engine that takes nothing from its rings */
 	uint32_t runlist_0;    /* a bit for each copy engine in the compute engine's queue */
 	bool no_interrupts;    /* they are lost */
+	bool hold_fences;      /* none is written as yet: the engine takes its place again */
 	uint32_t refuse_class; /* that class is not known */
 	int fail_call;	       /* this call of the driver (from 1) is refused; 0: none */
 	uint32_t fail_status;

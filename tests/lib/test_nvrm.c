@@ -184,6 +184,31 @@ static void a_lost_interrupt_costs_time_and_nothing_else(void **state)
 	down();
 }
 
+/* The fence is for the stamp alone: a waiter goes on ahead of it. */
+static void an_interrupt_does_not_wait_for_the_fence(void **state)
+{
+	struct rtx_timeline_stats s;
+	struct waiter w;
+	uint64_t stamp;
+
+	up();
+	__atomic_store_n(&fake_nvrm.hold_fences, true, __ATOMIC_RELAXED);
+	start(&w, line, 1, RTX_SYNC_NOTIFY);
+	while (!(s = stats_of(line)).armed)
+		pause_ms(1);
+	set(line, 1);
+	assert_int_equal(ends(&w), 0);
+	s = stats_of(line);
+	assert_int_equal(s.missed, 0);
+	assert_true(s.wakes >= 1);
+	assert_int_equal(rtx_timeline_stamp(line, 1, &stamp), -EAGAIN);
+	__atomic_store_n(&fake_nvrm.hold_fences, false, __ATOMIC_RELAXED);
+	for (int i = 0; i < 1000 && rtx_timeline_stamp(line, 1, &stamp); i++)
+		pause_ms(1);
+	assert_int_equal(rtx_timeline_stamp(line, 1, &stamp), 0);
+	down();
+}
+
 static void an_interrupt_wakes_and_its_stamp_is_kept(void **state)
 {
 	uint64_t stamp = 0, earlier, now = rtxg_now_ns();
@@ -702,6 +727,7 @@ int main(void)
 		cmocka_unit_test_setup(a_value_that_has_been_reached_costs_no_call_of_the_driver,
 				       before),
 		cmocka_unit_test_setup(a_lost_interrupt_costs_time_and_nothing_else, before),
+		cmocka_unit_test_setup(an_interrupt_does_not_wait_for_the_fence, before),
 		cmocka_unit_test_setup(an_interrupt_wakes_and_its_stamp_is_kept, before),
 		cmocka_unit_test_setup(as_many_values_as_stated_may_be_armed_at_once, before),
 		cmocka_unit_test_setup(ten_thousand_waits_leave_nothing, before),
