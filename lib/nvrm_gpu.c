@@ -7,7 +7,6 @@
  * schedule, token. Nothing of it needs a privilege, and memory lies in the driver's plain address
  * space, so that /dev/nvidia-uvm is not opened.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include "errors.h"
 #include "mutex.h"
 #include "nvrm_abi.h"
+#include "nvrm_choose.h"
 #include "nvrm_gpu.h"
 
 const struct nv_sys *rtx_lib_nvrm_sys = &nv_sys_linux;
@@ -70,64 +70,6 @@ static int refused(struct nvrm_gpu *gpu, int err, const char *step)
 
 /* --- which GPU -------------------------------------------------------------------------------- */
 
-static bool uuid_is(const struct nv_card_info *card, const char *uuid)
-{
-	char path[80], line[128];
-	bool same = false;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/driver/nvidia/gpus/%04x:%02x:%02x.%x/information",
-		 card->domain, card->bus, card->slot, card->function);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file)) {
-		char found[64];
-
-		if (sscanf(line, "GPU UUID: %63s", found) == 1)
-			same = !strcasecmp(found, uuid);
-	}
-	if (file)
-		fclose(file);
-	return same;
-}
-
-static bool before(const struct nv_card_info *a, const struct nv_card_info *b)
-{
-	if (a->domain != b->domain)
-		return a->domain < b->domain;
-	return a->bus != b->bus ? a->bus < b->bus : a->slot < b->slot;
-}
-
-static const struct nv_card_info *choose(const struct nv_card_info *cards, const char *device)
-{
-	unsigned int number, domain, bus, slot;
-	int end = 0;
-
-	if (sscanf(device, "%u%n", &number, &end) == 1 && !device[end]) {
-		for (int i = 0; i < RM_GPUS_MAX; i++) {
-			unsigned int earlier = 0;
-
-			if (!cards[i].valid)
-				continue;
-			for (int k = 0; k < RM_GPUS_MAX; k++)
-				earlier += cards[k].valid && before(&cards[k], &cards[i]);
-			if (earlier == number)
-				return &cards[i];
-		}
-		return NULL;
-	}
-	if (sscanf(device, "%x:%x:%x", &domain, &bus, &slot) == 3) {
-		for (int i = 0; i < RM_GPUS_MAX; i++)
-			if (cards[i].valid && cards[i].domain == domain && cards[i].bus == bus &&
-			    cards[i].slot == slot)
-				return &cards[i];
-		return NULL;
-	}
-	for (int i = 0; i < RM_GPUS_MAX; i++)
-		if (cards[i].valid && !strncasecmp(device, "GPU-", 4) && uuid_is(&cards[i], device))
-			return &cards[i];
-	return NULL;
-}
-
 static int ask_cards(const struct nvrm_gpu *gpu, struct nv_card_info cards[RM_GPUS_MAX])
 {
 	return gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
@@ -142,7 +84,7 @@ static int find(struct nvrm_gpu *gpu, const char *device, struct nv_card_info *c
 
 	if (err < 0)
 		return refused(gpu, err, "asking which GPUs there are");
-	chosen = choose(cards, device);
+	chosen = rtx_lib_nvrm_choose(cards, device);
 	for (int i = 0; i < RM_GPUS_MAX; i++)
 		count += cards[i].valid;
 	if (!chosen)
@@ -161,7 +103,8 @@ bool rtx_lib_nvrm_is(const struct nvrm_gpu *gpu, const char *device)
 {
 	struct nv_card_info cards[RM_GPUS_MAX] = { { 0 } };
 	const struct nv_card_info *chosen =
-		ask_cards(gpu, cards) < 0 ? NULL : choose(cards, device ? device : "0");
+		ask_cards(gpu, cards) < 0 ? NULL
+					  : rtx_lib_nvrm_choose(cards, device ? device : "0");
 
 	return chosen && chosen->gpu_id == gpu->id;
 }
