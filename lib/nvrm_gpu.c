@@ -62,10 +62,20 @@ static int refused(struct nvrm_gpu *gpu, int err, const char *step)
 				      rtx_lib_error_name(-err));
 	return rtx_lib_failed(
 		err,
-		"GPU %s: %s: %s (the driver's status 0x%x, %s); wait by your GPU's own "
-		"API on this machine",
+		"GPU %s: %s: %s (the driver's status 0x%x, %s, to its call 0x%x); wait by your "
+		"GPU's own API on this machine",
 		gpu->name, step, rtx_lib_error_name(-err), gpu->rm.status,
-		nv_rm_status_name(gpu->rm.status));
+		nv_rm_status_name(gpu->rm.status), gpu->rm.command);
+}
+
+/* A call of the driver that has its status in what is given to it. */
+static int ask(struct nvrm_gpu *gpu, int fd, uint32_t request, void *arg, const uint32_t *status,
+	       uint32_t command)
+{
+	int err = gpu->sys->ioctl(gpu->sys->ctx, fd, request, arg);
+	int answer = nv_rm_answer(&gpu->rm, command, err ? NV_STATUS_OK : *status);
+
+	return err ? err : answer;
 }
 
 /* --- which GPU -------------------------------------------------------------------------------- */
@@ -119,11 +129,9 @@ static int map_dma(struct nvrm_gpu *gpu, uint32_t memory, uint64_t length, uint6
 				  .memory = memory,
 				  .length = length,
 				  .flags = NV_MAP_DMA_SNOOP };
-	int err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
-				  RM_IOC(NV_ESC_RM_MAP_DMA, struct nvrm_map_dma), &m);
+	int err = ask(gpu, gpu->rm.ctl, RM_IOC(NV_ESC_RM_MAP_DMA, struct nvrm_map_dma), &m,
+		      &m.status, NV_ESC_RM_MAP_DMA);
 
-	if (!err)
-		err = nv_rm_answer(&gpu->rm, NV_ESC_RM_MAP_DMA, m.status);
 	if (!err)
 		*at = m.address;
 	return err;
@@ -138,11 +146,9 @@ static int map_doorbell(struct nvrm_gpu *gpu, uint32_t doorbell)
 			       .length = NV_USERMODE_BYTES,
 			       .flags = NV_MAP_WRITABLE,
 			       .fd = gpu->device_fd };
-	int err = gpu->sys->ioctl(gpu->sys->ctx, gpu->rm.ctl,
-				  RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m);
+	int err = ask(gpu, gpu->rm.ctl, RM_IOC(NV_ESC_RM_MAP_MEMORY, struct nvos33_fd), &m,
+		      &m.status, NV_ESC_RM_MAP_MEMORY);
 
-	if (!err)
-		err = nv_rm_answer(&gpu->rm, NV_ESC_RM_MAP_MEMORY, m.status);
 	if (!err)
 		err = gpu->sys->mmap_writable(gpu->sys->ctx, gpu->device_fd, NV_USERMODE_BYTES,
 					      &gpu->doorbell_page);
@@ -165,20 +171,19 @@ static int import_pages(struct nvrm_gpu *gpu, void *pages, size_t length, uint32
 		.limit = length - 1,
 		.fd = -1,
 	};
-	int err =
-		gpu->sys->ioctl(gpu->sys->ctx, gpu->device_fd,
-				RM_IOC(NV_ESC_RM_ALLOC_MEMORY, struct nvrm_memory_of_process), &m);
+	int err = ask(gpu, gpu->device_fd,
+		      RM_IOC(NV_ESC_RM_ALLOC_MEMORY, struct nvrm_memory_of_process), &m, &m.status,
+		      NV_CLASS_OS_DESCRIPTOR);
 
-	if (!err)
-		err = nv_rm_answer(&gpu->rm, NV_CLASS_OS_DESCRIPTOR, m.status);
 	if (err)
 		return err;
 	err = map_dma(gpu, m.object, length, at);
 	if (err) {
-		uint32_t status = gpu->rm.status; /* what is said is why, not how freeing went */
+		/* what is said is why, not how freeing went */
+		uint32_t status = gpu->rm.status, command = gpu->rm.command;
 
 		nv_rm_free(&gpu->rm, gpu->device, m.object);
-		gpu->rm.status = status;
+		nv_rm_answer(&gpu->rm, command, status);
 		return err;
 	}
 	*handle = m.object;
@@ -193,7 +198,8 @@ int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t 
 
 	pthread_mutex_lock(&gpu->lock);
 	err = import_pages(gpu, (void *)page, PAGE_BYTES, handle, at);
-	if (err == -ENODEV)
+	/* what has nothing to do with the word, or may be had a little later */
+	if (err && (err == -ENODEV || !gpu->rm.status || nv_rm_refusal(err) == NV_RM_PASSES))
 		err = refused(gpu, err, "giving a word to the GPU");
 	else if (err)
 		err = rtx_lib_failed(-EFAULT,
@@ -289,10 +295,8 @@ static int open_event(struct nvrm_gpu *gpu, int *fd, uint32_t *handle)
 		return *fd;
 	e.fd = (uint32_t)*fd;
 	a.fd = (uint64_t)*fd;
-	err = gpu->sys->ioctl(gpu->sys->ctx, *fd,
-			      RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event), &e);
-	if (!err)
-		err = nv_rm_answer(&gpu->rm, NV_ESC_ALLOC_OS_EVENT, e.status);
+	err = ask(gpu, *fd, RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event), &e, &e.status,
+		  NV_ESC_ALLOC_OS_EVENT);
 	if (!err)
 		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, handle, NV_CLASS_OS_EVENT, &a,
 				  sizeof(a));
@@ -428,6 +432,8 @@ int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
 	if (err) {
 		err = refused(gpu, err, step);
 		close_channel(gpu, channel);
+		/* One that was refused late has been in the group, and gone. */
+		gpu->spent = !gpu->channels;
 	}
 	pthread_mutex_unlock(&gpu->lock);
 	return err;

@@ -112,6 +112,8 @@ static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t 
 		rm->longest_ns = took;
 		rm->longest = what;
 	}
+	if (err < 0)
+		nv_rm_answer(rm, what, NV_STATUS_OK); /* it was the kernel's, not the driver's */
 	return err;
 }
 
@@ -159,8 +161,6 @@ int nv_rm_control_foreign(struct nv_rm *rm, int fd, uint32_t client, uint32_t ob
 	int err = call(rm, fd, RM_IOC(NV_ESC_RM_CONTROL, struct nvos54), &c, command);
 
 	rm->calls++;
-	if (err < 0)
-		rm->status = NV_STATUS_OK; /* it was not the driver's answer */
 	return err < 0 ? err : nv_rm_answer(rm, command, c.status);
 }
 

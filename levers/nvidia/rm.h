@@ -45,9 +45,9 @@ struct nv_rm {
 	int ctl;	      /* /dev/nvidiactl */
 	uint32_t client;      /* our root */
 	uint32_t next_handle; /* handles that we choose ourselves */
-	uint32_t status;      /* what the driver answered last */
-	uint32_t command;     /* to what */
-	uint64_t calls;	      /* of the driver, so far */
+	/* what the driver answered last, OK where the kernel did; and to which command or class */
+	uint32_t status, command;
+	uint64_t calls; /* of the driver, so far */
 	/* the longest of all calls, ns, and what it asked for: a control's command, or an escape */
 	uint64_t longest_ns;
 	uint32_t longest;

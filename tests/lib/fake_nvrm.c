@@ -232,14 +232,17 @@ static struct object *add(uint32_t client, uint32_t parent, uint32_t handle, enu
 
 static struct object *find(uint32_t client, uint32_t handle);
 
-/* As on the card: a group that has lost its last channel takes no other. */
-static void spend_group(const struct object *channel)
+/*
+ * As on the card: a group that has lost its last channel takes no other. The driver's firmware
+ * lets go of a buffer of the group with the last channel, and takes it with the group alone.
+ */
+static void spend_group(uint32_t client, uint32_t handle)
 {
-	struct object *group = find(channel->client, channel->parent);
+	struct object *group = find(client, handle);
 
 	for (int i = 0; i < OBJECTS; i++)
-		if (object[i].kind == CHANNEL && object[i].client == channel->client &&
-		    object[i].parent == channel->parent)
+		if (object[i].kind == CHANNEL && object[i].client == client &&
+		    object[i].parent == handle)
 			return;
 	if (group)
 		group->spent = true;
@@ -256,7 +259,7 @@ static void drop(struct object *o)
 	o->kind = GONE;
 	fake_nvrm.objects--;
 	if (kind == CHANNEL)
-		spend_group(o);
+		spend_group(o->client, o->parent);
 	for (int i = 0; i < OBJECTS; i++) /* and its children */
 		if (object[i].kind != GONE && object[i].client == o->client &&
 		    object[i].parent == o->handle)
@@ -463,9 +466,18 @@ static uint32_t answer(uint32_t request, void *arg, uint32_t **status)
 	abort();
 }
 
+static bool is_channel(uint32_t request, const void *arg)
+{
+	uint32_t class_id = ((const struct nvos64 *)arg)->class_id;
+
+	return request == RM_IOC(NV_ESC_RM_ALLOC, struct nvos64) &&
+	       (class_id == NV_CLASS_CHANNEL_AMPERE || class_id == NV_CLASS_CHANNEL_HOPPER);
+}
+
 static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 {
 	uint32_t *status = NULL, refused = NV_STATUS_OK;
+	int error = 0;
 
 	if (request == RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd))
 		return 0;
@@ -489,9 +501,12 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 		fake_nvrm.calls++;
 		if (fake_nvrm.calls == fake_nvrm.fail_call) {
 			refused = fake_nvrm.fail_status;
+			error = fake_nvrm.fail_errno;
 			fake_nvrm.refuse_class = UINT32_MAX;
 		}
-		if (refused) {
+		if (error) {
+			; /* the driver has not seen it */
+		} else if (refused) {
 			/* only where its status stands is wanted: nothing is carried out */
 			struct fake_nvrm before = fake_nvrm;
 			static struct object kept[OBJECTS];
@@ -501,6 +516,9 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 			memcpy(object, kept, sizeof(kept));
 			fake_nvrm = before;
 			*status = refused;
+			if (is_channel(request, arg)) /* it has been in the group, and gone */
+				spend_group(((struct nvos64 *)arg)->root,
+					    ((struct nvos64 *)arg)->parent);
 		} else {
 			uint32_t s = answer(request, arg, &status);
 
@@ -509,7 +527,7 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 		fake_nvrm.refuse_class = saved;
 	}
 	pthread_mutex_unlock(&lock);
-	return 0;
+	return -error;
 }
 
 static int fake_open(void *ctx, const char *path)

@@ -21,8 +21,13 @@ struct fake_nvrm {
 	bool no_interrupts;    /* they are lost */
 	bool hold_fences;      /* none is written as yet: the engine takes its place again */
 	uint32_t refuse_class; /* that class is not known */
-	int fail_call;	       /* this call of the driver (from 1) is refused; 0: none */
+	/*
+	 * This call of the driver (from 1) is refused; 0: none. By a status, or by the kernel with
+	 * an errno.
+	 */
+	int fail_call;
 	uint32_t fail_status;
+	int fail_errno;
 	bool lost; /* the GPU has fallen off the bus */
 	/*
 	 * Time in the place of the machine's, if it is not 0: it goes on by each look at the clock,

@@ -343,50 +343,123 @@ static void threads_open_and_close_and_fork(void **state)
 
 /* --- the set-up ------------------------------------------------------------------------------- */
 
-/* Refuses one call after the other; returns how many there are. */
-static int refuse_each(uint32_t status, int error, const char *said)
+static char why[256]; /* the last of these was refused */
+
+/*
+ * All that asks the driver for something: the GPU, a second timeline on a word of the program's, an
+ * event, and, once both have gone and with them the last channel of the group, a third with its
+ * event. Called again after a refusal it begins with what is not there.
+ */
+static int all_of_it(uint32_t *word)
+{
+	rtx_timeline_t second = NULL, third = NULL;
+	int ret = gpu ? 0 : rtx_nvrm_init(&gpu, NULL);
+
+	if (!ret && !line)
+		ret = rtx_nvrm_timeline(gpu, NULL, &line);
+	if (!ret)
+		ret = rtx_nvrm_timeline(gpu, word, &second);
+	if (!ret)
+		ret = rtx_timeline_arm(second, *word + 1);
+	if (!ret) {
+		set(second, *word + 1);
+		ret = rtx_timeline_wait(second, *word, RTX_SYNC_NOTIFY, UINT64_MAX);
+	}
+	snprintf(why, sizeof(why), "%s", rtx_strerror());
+	if (second)
+		assert_int_equal(rtx_timeline_close(second), 0);
+	if (ret)
+		return ret;
+	assert_int_equal(rtx_timeline_close(line), 0);
+	line = NULL;
+	ret = rtx_nvrm_timeline(gpu, NULL, &third);
+	if (!ret)
+		ret = rtx_timeline_arm(third, 1);
+	if (!ret) {
+		set(third, 1);
+		ret = rtx_timeline_wait(third, 1, RTX_SYNC_NOTIFY, UINT64_MAX);
+	}
+	snprintf(why, sizeof(why), "%s", rtx_strerror());
+	if (third)
+		assert_int_equal(rtx_timeline_close(third), 0);
+	return ret;
+}
+
+/* A refusal: of the driver's, or the kernel's (a negative errno); the words for it. */
+static const struct refusal {
+	int64_t by;
+	int error; /* of the call; 0: not of interest */
+	const char *said;
+} refusals[] = {
+	{ NV_STATUS_NO_MEMORY, -ENOMEM, "0x51" },
+	{ NV_STATUS_INVALID_STATE, 0, "0x40" },
+	{ NV_STATUS_INSUFFICIENT_RESOURCES, 0, "0x1a" },
+	{ NV_STATUS_GPU_IS_LOST, -ENODEV, "the GPU is lost" },
+	{ -EINTR, 0, "Interrupted" },
+	{ -ENOMEM, -ENOMEM, "memory" },
+};
+
+/*
+ * Refuses one call after the other; returns how many there are. Whatever is refused is to be had
+ * when it is asked for again, and leaves nothing.
+ */
+static int refuse_each(const struct refusal *refusal, bool beside_another)
 {
 	int steps = 0;
 
 	for (int step = 1;; step++) {
 		uint32_t word = 0; /* the engine looks at it until the handle is closed */
-		int ret;
+		rtx_timeline_t theirs = NULL;
+		rtx_nvrm_t other = NULL;
+		int ret, calls = 0;
 
 		before(NULL);
-		fake_nvrm.fail_call = step;
-		fake_nvrm.fail_status = status;
-		ret = rtx_nvrm_init(&gpu, NULL);
-		if (!ret)
-			ret = rtx_nvrm_timeline(gpu, NULL, &line);
-		if (!ret)
-			ret = rtx_nvrm_timeline(gpu, &word, &line);
-		if (!ret)
-			ret = rtx_timeline_arm(line, 1);
-		if (fake_nvrm.calls < step) {
+		if (beside_another) {
+			assert_int_equal(rtx_nvrm_init(&other, NULL), 0);
+			assert_int_equal(rtx_nvrm_timeline(other, NULL, &theirs), 0);
+			has_come(theirs, 1);
+			calls = fake_nvrm.calls;
+		}
+		fake_nvrm.fail_call = calls + step;
+		fake_nvrm.fail_status = refusal->by > 0 ? (uint32_t)refusal->by : 0;
+		fake_nvrm.fail_errno = refusal->by < 0 ? (int)-refusal->by : 0;
+		ret = all_of_it(&word);
+		if (fake_nvrm.calls < calls + step) {
 			assert_int_equal(ret, 0);
-			down();
+			assert_int_equal(rtx_nvrm_close(gpu), 0);
+			if (other)
+				assert_int_equal(rtx_nvrm_close(other), 0);
+			nothing_is_left();
 			return steps;
 		}
 		steps++;
-		/* another doorbell or engine may do in the place of what was refused */
-		if (ret && (!strstr(rtx_strerror(), said) || (error && ret != error)))
-			fail_msg("step %d: %d: %s", step, ret, rtx_strerror());
-		if (gpu)
-			assert_int_equal(rtx_nvrm_close(gpu), 0);
+		fake_nvrm.fail_call = 0;
+		/* another doorbell, engine or call may do in the place of what was refused */
+		if (ret &&
+		    (!strstr(why, refusal->said) || (refusal->error && ret != refusal->error)))
+			fail_msg("step %d: %d: %s", step, ret, why);
+		if (theirs)
+			has_come(theirs, 2);
+		ret = all_of_it(&word);
+		if (ret)
+			fail_msg("after step %d: %d: %s", step, ret, why);
+		assert_int_equal(rtx_nvrm_close(gpu), 0);
+		if (theirs)
+			has_come(theirs, 3);
+		if (other)
+			assert_int_equal(rtx_nvrm_close(other), 0);
 		nothing_is_left();
 	}
 }
 
-static void a_refusal_at_any_step_leaves_nothing(void **state)
+static void a_refusal_at_any_step_leaves_nothing_and_passes(void **state)
 {
-	/* of the GPU, of the second timeline, and of its event */
-	assert_int_equal(refuse_each(NV_STATUS_NO_MEMORY, 0, "0x51"), 15 + 6 + 2);
-}
-
-static void a_gpu_that_is_lost_is_named_at_any_step(void **state)
-{
-	assert_int_equal(refuse_each(NV_STATUS_GPU_IS_LOST, -ENODEV, "the GPU is lost"),
-			 15 + 6 + 2);
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+		/* the GPU; the second timeline and its event; the third with a new group */
+		assert_int_equal(refuse_each(&refusals[i], false), 15 + 6 + 2 + 5 + 2);
+		/* beside another handle: memory and a channel; the group has another's */
+		assert_int_equal(refuse_each(&refusals[i], true), 2 + 4 + 6 + 2 + 4 + 2);
+	}
 }
 
 static void set_limit(rlim_t files)
@@ -538,8 +611,7 @@ int main(void)
 		cmocka_unit_test_setup(gpus_that_differ_have_a_client_each, before),
 		cmocka_unit_test_setup(a_second_that_is_refused_harms_no_first, before),
 		cmocka_unit_test_setup(threads_open_and_close_and_fork, before),
-		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
-		cmocka_unit_test_setup(a_gpu_that_is_lost_is_named_at_any_step, before),
+		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing_and_passes, before),
 		cmocka_unit_test_setup(too_few_descriptors_are_said_and_leave_nothing, before),
 		cmocka_unit_test_setup(opening_takes_few_calls, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
