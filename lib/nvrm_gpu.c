@@ -3,7 +3,7 @@
  * nvrm_gpu.c - see nvrm_gpu.h. May not: wait for work, keep time, decide which value comes next.
  *
  * Order of the set-up (the driver's public headers and sources, release 580): client, device file,
- * device, subdevice, doorbell, address space, memory, channel group on a copy engine, channel, bind,
+ * device, subdevice, doorbell, address space, memory, channel group on a copy engine, channel,
  * schedule, token. Nothing of it needs a privilege, and memory lies in the driver's plain address
  * space, so that /dev/nvidia-uvm is not opened.
  */
@@ -394,13 +394,15 @@ static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, 
 	return err;
 }
 
-static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
+static int schedule(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 {
 	struct nvrm_schedule schedule = { .enable = 1 };
 	struct nvrm_token token = { 0 };
 	uint32_t engine = gpu->engine;
-	int err = nv_rm_control(&gpu->rm, c->handle, NVA06F_BIND, &engine, sizeof(engine));
+	int err = 0;
 
+	if (gpu->binds)
+		err = nv_rm_control(&gpu->rm, c->handle, NVA06F_BIND, &engine, sizeof(engine));
 	if (!err)
 		err = nv_rm_control(&gpu->rm, gpu->group, NVA06C_GPFIFO_SCHEDULE, &schedule,
 				    sizeof(schedule));
@@ -409,6 +411,26 @@ static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 				    sizeof(token));
 	c->token = token.token;
 	return err;
+}
+
+/* Where another attempt would do no better. */
+static bool is_final(int err)
+{
+	return err == -ENODEV || err == -ENOMEM || err == -EACCES;
+}
+
+/*
+ * A group's channels get the runlist of its engine with the group's first start, so that binding
+ * each to the engine asks the GPU's firmware for nothing new. A driver that wants it is asked.
+ */
+static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
+{
+	int err = schedule(gpu, c);
+
+	if (!err || gpu->binds || is_final(err))
+		return err;
+	gpu->binds = true;
+	return schedule(gpu, c);
 }
 
 int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
@@ -457,15 +479,17 @@ static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 	return -EOPNOTSUPP;
 }
 
+/* silent: it took what it was told, and did nothing. */
 static int open_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, uint32_t engine,
-		       uint32_t class_id, struct nvrm_channel *first)
+		       uint32_t class_id, struct nvrm_channel *first, bool *silent)
 {
 	int err;
 
 	gpu->engine = engine;
 	gpu->channel_class = class_id;
 	err = rtx_lib_nvrm_channel(gpu, memory, 0, first);
-	if (!err && try_channel(gpu, first)) {
+	*silent = !err && try_channel(gpu, first);
+	if (*silent) {
 		rtx_lib_nvrm_channel_close(gpu, first);
 		err = rtx_lib_failed(-EOPNOTSUPP,
 				     "GPU %s: copy engine %u does not serve channels; wait by your "
@@ -489,10 +513,17 @@ static int open_any_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memor
 
 	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)
 		for (size_t c = 0; c < sizeof(classes) / sizeof(classes[0]); c++) {
+			bool silent = false;
+
 			err = open_engine(gpu, memory, NV_ENGINE_TYPE_COPY0 + engines[e],
-					  classes[c], first);
-			/* where another engine would do no better */
-			if (!err || err == -ENODEV || err == -ENOMEM || err == -EACCES)
+					  classes[c], first, &silent);
+			/* Its channel may be in another engine's queue. */
+			if (silent && !gpu->binds) {
+				gpu->binds = true;
+				err = open_engine(gpu, memory, NV_ENGINE_TYPE_COPY0 + engines[e],
+						  classes[c], first, &silent);
+			}
+			if (!err || is_final(err))
 				return err;
 		}
 	return err;

@@ -54,6 +54,7 @@ struct nvrm_gpu {
 	int device_fd, minor; /* minor: N of /dev/nvidiaN */
 	uint32_t device, subdevice, space, addresses, group;
 	uint32_t engine, channel_class;
+	bool binds; /* channels are bound to the engine by a call of their own */
 	/* In the group. Once its last one has gone the driver lets it have no others. */
 	unsigned int channels;
 	bool spent;

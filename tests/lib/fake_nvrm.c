@@ -160,6 +160,7 @@ static void *engine(void *arg)
 		pthread_mutex_lock(&lock);
 		for (int i = 0; i < OBJECTS && !told(&fake_nvrm.lost); i++)
 			if (object[i].kind == CHANNEL && object[i].scheduled &&
+			    (object[i].bound || !fake_nvrm.unbound_astray) &&
 			    !(fake_nvrm.dead_engines >> (object[i].engine - NV_ENGINE_TYPE_COPY0) &
 			      1))
 				serve(&object[i]);
@@ -358,7 +359,7 @@ static uint32_t control(struct nvos54 *c)
 		for (int i = 0; i < OBJECTS; i++)
 			if (object[i].kind == CHANNEL && object[i].client == c->client &&
 			    object[i].parent == c->object)
-				object[i].scheduled = object[i].bound;
+				object[i].scheduled = object[i].bound || !fake_nvrm.needs_bind;
 		return NV_STATUS_OK;
 	case NVC36F_GET_WORK_SUBMIT_TOKEN:
 		/* as on the card: not before it has a runlist */

@@ -18,6 +18,11 @@ struct fake_nvrm {
 	uint32_t gpus; /* how many cards; card i is at PCI bus 0x40 - i, and is /dev/nvidia<i> */
 	uint32_t dead_engines; /* a bit for each copy engine that takes nothing from its rings */
 	uint32_t runlist_0;    /* a bit for each copy engine in the compute engine's queue */
+	/*
+	 * A channel that is not bound to its engine has no runlist, so no token; or another
+	 * engine's, where it waits for ever.
+	 */
+	bool needs_bind, unbound_astray;
 	bool no_interrupts;    /* they are lost */
 	bool hold_fences;      /* none is written as yet: the engine takes its place again */
 	uint32_t refuse_class; /* that class is not known */

@@ -215,7 +215,7 @@ static void handles_of_one_gpu_share_a_client(void **state)
 				assert_int_equal(rtx_nvrm_timeline(other, NULL, &others[t]), 0);
 			assert_int_equal(fake_nvrm.clients, 1);
 			assert_int_equal(fake_nvrm.opens, opens);
-			assert_int_equal(fake_nvrm.calls, calls + 2 + 4 * (int)RTX_TIMELINES_MAX);
+			assert_int_equal(fake_nvrm.calls, calls + 2 + 3 * (int)RTX_TIMELINES_MAX);
 			has_come(line, 1);
 			assert_int_equal(*rtx_timeline_word(others[0]), 0);
 			has_come(others[0], 1);
@@ -276,7 +276,7 @@ static void a_second_that_is_refused_harms_no_first(void **state)
 			break;
 		steps++;
 	}
-	assert_int_equal(steps, 6);
+	assert_int_equal(steps, 5);
 }
 
 static bool ends;
@@ -456,9 +456,9 @@ static void a_refusal_at_any_step_leaves_nothing_and_passes(void **state)
 {
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
 		/* the GPU; the second timeline and its event; the third with a new group */
-		assert_int_equal(refuse_each(&refusals[i], false), 15 + 6 + 2 + 5 + 2);
+		assert_int_equal(refuse_each(&refusals[i], false), 14 + 5 + 2 + 4 + 2);
 		/* beside another handle: memory and a channel; the group has another's */
-		assert_int_equal(refuse_each(&refusals[i], true), 2 + 4 + 6 + 2 + 4 + 2);
+		assert_int_equal(refuse_each(&refusals[i], true), 2 + 3 + 5 + 2 + 3 + 2);
 	}
 }
 
@@ -508,7 +508,7 @@ static void opening_takes_few_calls(void **state)
 
 	up();
 	calls = fake_nvrm.calls;
-	assert_int_equal(calls, 15);
+	assert_int_equal(calls, 14);
 	assert_int_equal(fake_nvrm.opens, 2);
 	/* the first wait by interrupts opens an event */
 	set(line, 1);
@@ -535,6 +535,25 @@ static void an_engine_that_does_not_serve_is_passed_over(void **state)
 	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EOPNOTSUPP);
 	assert_non_null(strstr(rtx_strerror(), "does not serve channels"));
 	nothing_is_left();
+}
+
+/* It says so with the token, or the channel is in another engine's queue. */
+static void a_driver_that_wants_channels_bound_has_them_bound(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		rtx_timeline_t others[3];
+
+		before(NULL);
+		fake_nvrm.needs_bind = !i;
+		fake_nvrm.unbound_astray = i;
+		up();
+		has_come(line, 1);
+		for (size_t k = 0; k < 3; k++) {
+			assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &others[k]), 0);
+			has_come(others[k], 1);
+		}
+		down();
+	}
 }
 
 static void an_older_doorbell_and_a_newer_channel_do(void **state)
@@ -612,6 +631,7 @@ int main(void)
 		cmocka_unit_test_setup(a_second_that_is_refused_harms_no_first, before),
 		cmocka_unit_test_setup(threads_open_and_close_and_fork, before),
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing_and_passes, before),
+		cmocka_unit_test_setup(a_driver_that_wants_channels_bound_has_them_bound, before),
 		cmocka_unit_test_setup(too_few_descriptors_are_said_and_leave_nothing, before),
 		cmocka_unit_test_setup(opening_takes_few_calls, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
