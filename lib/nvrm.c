@@ -253,7 +253,7 @@ static int open_timeline(struct rtx_nvrm *n, struct rtx_timeline *t, volatile ui
 		ret = rtx_lib_nvrm_import(n->gpu, word, &t->imported, &t->word_at);
 	} else {
 		t->word = (volatile uint32_t *)(n->memory.pages + t->number * WORD_BYTES);
-		t->word_at = n->memory.at + t->number * WORD_BYTES;
+		t->word_at = n->memory.first.at + t->number * WORD_BYTES;
 		*t->word = 0;
 	}
 	if (ret)

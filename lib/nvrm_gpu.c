@@ -31,6 +31,7 @@ const struct nv_sys *rtx_lib_nvrm_sys = &nv_sys_linux;
 #define PUSH_OFFSET   0x3000u
 #define CHANNEL_BYTES (PUSH_OFFSET + NVRM_ENTRIES * PLACE_WORDS * 4u)
 #define PAGE_BYTES    4096u
+#define FIRST_BYTES   (PAGE_BYTES + CHANNEL_BYTES) /* the words, and one channel's */
 #define ALL_BYTES     (PAGE_BYTES + NVRM_CHANNELS * CHANNEL_BYTES)
 /* how long the first release may take, on a GPU that others use, before another engine is tried */
 #define TRY_LOOKS    20000u
@@ -188,6 +189,18 @@ static int import_pages(struct nvrm_gpu *gpu, void *pages, size_t length, uint32
 	}
 	*handle = m.object;
 	return 0;
+}
+
+static int give_piece(struct nvrm_gpu *gpu, uint8_t *pages, size_t length, struct nvrm_piece *piece)
+{
+	int err = import_pages(gpu, pages, length, &piece->handle, &piece->at);
+
+	/* a place of the ring has so many bits for where its methods are */
+	if (err || !((piece->at + length) >> 40))
+		return err;
+	nv_rm_free(&gpu->rm, gpu->device, piece->handle);
+	piece->handle = 0;
+	return -EOPNOTSUPP;
 }
 
 int rtx_lib_nvrm_import(struct nvrm_gpu *gpu, volatile uint32_t *word, uint32_t *handle,
@@ -372,23 +385,26 @@ static int have_group(struct nvrm_gpu *gpu)
 static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, unsigned int number,
 			struct nvrm_channel *c)
 {
-	uint64_t offset = PAGE_BYTES + (uint64_t)number * CHANNEL_BYTES;
-	struct nvrm_channel_alloc a = { .ring = memory->at + offset + RING_OFFSET,
+	const struct nvrm_piece *piece = number ? &memory->rest : &memory->first;
+	uint64_t offset = number ? (number - 1) * (uint64_t)CHANNEL_BYTES : PAGE_BYTES;
+	uint8_t *pages = memory->pages + (number ? FIRST_BYTES : 0) + offset;
+	uint64_t at = piece->at + offset;
+	struct nvrm_channel_alloc a = { .ring = at + RING_OFFSET,
 					.entries = NVRM_ENTRIES,
 					.engine = gpu->engine,
-					.userd = { memory->handle },
+					.userd = { piece->handle },
 					.userd_offset = { offset + USERD_OFFSET } };
 	int err;
 
 	memset(c, 0, sizeof(*c));
 	c->event = -1;
-	memset(memory->pages + offset, 0, CHANNEL_BYTES);
-	c->ring = (volatile uint32_t *)(memory->pages + offset + RING_OFFSET);
-	c->userd = (volatile uint32_t *)(memory->pages + offset + USERD_OFFSET);
-	c->push = (volatile uint32_t *)(memory->pages + offset + PUSH_OFFSET);
-	c->fences = (volatile struct nvrm_fence *)(memory->pages + offset + FENCES_OFFSET);
-	c->push_at = memory->at + offset + PUSH_OFFSET;
-	c->fences_at = memory->at + offset + FENCES_OFFSET;
+	memset(pages, 0, CHANNEL_BYTES);
+	c->ring = (volatile uint32_t *)(pages + RING_OFFSET);
+	c->userd = (volatile uint32_t *)(pages + USERD_OFFSET);
+	c->push = (volatile uint32_t *)(pages + PUSH_OFFSET);
+	c->fences = (volatile struct nvrm_fence *)(pages + FENCES_OFFSET);
+	c->push_at = at + PUSH_OFFSET;
+	c->fences_at = at + FENCES_OFFSET;
 	err = nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
 	gpu->channels += !err;
 	return err;
@@ -433,16 +449,23 @@ static int start_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 	return schedule(gpu, c);
 }
 
-int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
-			 unsigned int number, struct nvrm_channel *channel)
+int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, struct nvrm_memory *memory, unsigned int number,
+			 struct nvrm_channel *channel)
 {
-	const char *step = "opening a group of channels";
-	int err;
+	const char *step = "giving memory to the GPU";
+	int err = 0;
 
 	memset(channel, 0, sizeof(*channel));
 	channel->event = -1;
 	pthread_mutex_lock(&gpu->lock);
-	err = have_group(gpu);
+	/* A program with one timeline needs no more than the first. */
+	if (number && !memory->rest.handle)
+		err = give_piece(gpu, memory->pages + FIRST_BYTES, ALL_BYTES - FIRST_BYTES,
+				 &memory->rest);
+	if (!err) {
+		step = "opening a group of channels";
+		err = have_group(gpu);
+	}
 	if (!err) {
 		step = "opening a channel";
 		err = make_channel(gpu, memory, number, channel);
@@ -480,7 +503,7 @@ static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 }
 
 /* silent: it took what it was told, and did nothing. */
-static int open_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, uint32_t engine,
+static int open_engine(struct nvrm_gpu *gpu, struct nvrm_memory *memory, uint32_t engine,
 		       uint32_t class_id, struct nvrm_channel *first, bool *silent)
 {
 	int err;
@@ -503,7 +526,7 @@ static int open_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, u
 	return err;
 }
 
-static int open_any_engine(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
+static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_memory *memory,
 			   struct nvrm_channel *first)
 {
 	/* Engines that only copy come first; the lowest two may share the compute engine's queue. */
@@ -628,9 +651,7 @@ static int open_memory(struct nvrm_gpu *gpu, struct nvrm_memory *m, const char *
 	if (err)
 		return err;
 	*step = "giving memory to the GPU";
-	err = import_pages(gpu, m->pages, ALL_BYTES, &m->handle, &m->at);
-	/* a place of the ring has so many bits for where its methods are */
-	return !err && (m->at + ALL_BYTES) >> 40 ? -EOPNOTSUPP : err;
+	return give_piece(gpu, m->pages, FIRST_BYTES, &m->first);
 }
 
 /* The GPU has forgotten it. */
@@ -668,8 +689,10 @@ void rtx_lib_nvrm_memory_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 	pthread_mutex_lock(&gpu->lock);
 	if (memory->host_event_handle)
 		nv_rm_free(&gpu->rm, gpu->subdevice, memory->host_event_handle);
-	if (memory->handle)
-		nv_rm_free(&gpu->rm, gpu->device, memory->handle);
+	if (memory->first.handle)
+		nv_rm_free(&gpu->rm, gpu->device, memory->first.handle);
+	if (memory->rest.handle)
+		nv_rm_free(&gpu->rm, gpu->device, memory->rest.handle);
 	close_memory(gpu, memory);
 	pthread_mutex_unlock(&gpu->lock);
 }

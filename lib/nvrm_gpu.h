@@ -29,14 +29,19 @@ struct nvrm_channel {
 	int event;			    /* becomes readable by interrupts; -1: not open */
 };
 
+/* Pages that the GPU was given at once; handle 0: not as yet. */
+struct nvrm_piece {
+	uint32_t handle;
+	uint64_t at; /* for the GPU */
+};
+
 /*
  * What the channels of one handle lie in: whole pages of this process, which children do not get.
  */
 struct nvrm_memory {
-	uint32_t handle;
-	uint8_t *pages;	 /* words that streams write, then rings, USERD, methods and fences */
-	uint64_t at;	 /* for the GPU */
-	int words_fd;	 /* memfd; -1: none */
+	uint8_t *pages;		       /* words that streams write, then each channel's */
+	struct nvrm_piece first, rest; /* the words and channel 0; the other channels */
+	int words_fd;		       /* memfd; -1: none */
 	bool words_stay; /* CUDA does not forget them: nothing else may come to their address */
 	/*
 	 * for the host of the program's tasks: interrupts are another's if they wake us; -1: none
@@ -88,8 +93,8 @@ void rtx_lib_nvrm_memory_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory, bool used);
 
 /* number: 0 to NVRM_CHANNELS - 1; two that are open at once in one memory have different ones. */
-int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory,
-			 unsigned int number, struct nvrm_channel *channel);
+int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, struct nvrm_memory *memory, unsigned int number,
+			 struct nvrm_channel *channel);
 void rtx_lib_nvrm_channel_close(struct nvrm_gpu *gpu, struct nvrm_channel *channel);
 
 /* Opens host_event, if it is not open. */

@@ -484,13 +484,16 @@ static void one_of_several_closes(void **state)
 {
 	static uint32_t words[4][1024] __attribute__((aligned(4096)));
 	pthread_t threads[4];
+	rtx_timeline_t other;
 	int fds, objects;
 
 	up();
+	/* The memory of further channels comes with the first of them, and stays. */
+	assert_int_equal(rtx_nvrm_timeline(gpu, words[0], &other), 0);
+	assert_int_equal(rtx_timeline_close(other), 0);
 	fds = fake_nvrm.fds;
 	objects = fake_nvrm.objects;
 	for (int round = 0; round < 60; round++) {
-		rtx_timeline_t other;
 		int closed = 0;
 		void *ret;
 

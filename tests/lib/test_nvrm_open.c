@@ -215,7 +215,7 @@ static void handles_of_one_gpu_share_a_client(void **state)
 				assert_int_equal(rtx_nvrm_timeline(other, NULL, &others[t]), 0);
 			assert_int_equal(fake_nvrm.clients, 1);
 			assert_int_equal(fake_nvrm.opens, opens);
-			assert_int_equal(fake_nvrm.calls, calls + 2 + 3 * (int)RTX_TIMELINES_MAX);
+			assert_int_equal(fake_nvrm.calls, calls + 2 + 3 * (int)RTX_TIMELINES_MAX + 2);
 			has_come(line, 1);
 			assert_int_equal(*rtx_timeline_word(others[0]), 0);
 			has_come(others[0], 1);
@@ -456,9 +456,9 @@ static void a_refusal_at_any_step_leaves_nothing_and_passes(void **state)
 {
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
 		/* the GPU; the second timeline and its event; the third with a new group */
-		assert_int_equal(refuse_each(&refusals[i], false), 14 + 5 + 2 + 4 + 2);
+		assert_int_equal(refuse_each(&refusals[i], false), 14 + 7 + 2 + 4 + 2);
 		/* beside another handle: memory and a channel; the group has another's */
-		assert_int_equal(refuse_each(&refusals[i], true), 2 + 3 + 5 + 2 + 3 + 2);
+		assert_int_equal(refuse_each(&refusals[i], true), 2 + 3 + 7 + 2 + 3 + 2);
 	}
 }
 
