@@ -23,7 +23,6 @@
  * programs do that librtxg-cuda.so is loaded into; "cpu_us" is the waiting thread's CPU time for
  * each launch. CUDA is loaded when the program runs.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -34,6 +33,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cuda_driver.h"
 #include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
 
@@ -42,7 +42,6 @@
 #define FIRST_NS     200000ull	   /* the graph's kernels */
 #define SECOND_NS    2000000ull
 #define WRITE_32     2u /* CU_STREAM_MEM_OP_WRITE_VALUE_32 */
-#define REGISTER     3u /* CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP */
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  ".visible .entry run(.param .u64 ns, .param .u64 word)\n"
@@ -56,37 +55,6 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  "  ld.volatile.global.u32 %n, [%t1]; add.u32 %n, %n, 1;\n"
 			  "  membar.sys; st.volatile.global.u32 [%t1], %n; membar.sys; ret;\n"
 			  "}\n";
-
-typedef int (*cuda_fn)();
-#define CUDA_FUNCTIONS(F)                                  \
-	F(INIT, "cuInit")                                  \
-	F(DEVICE, "cuDeviceGet")                           \
-	F(CREATE, "cuCtxCreate_v2")                        \
-	F(SET_CURRENT, "cuCtxSetCurrent")                  \
-	F(LOAD, "cuModuleLoadData")                        \
-	F(FUNCTION, "cuModuleGetFunction")                 \
-	F(STREAM, "cuStreamCreate")                        \
-	F(STREAM_SYNC, "cuStreamSynchronize")              \
-	F(LAUNCH, "cuLaunchKernel")                        \
-	F(HOST_ALLOC, "cuMemHostAlloc")                    \
-	F(HOST_POINTER, "cuMemHostGetDevicePointer_v2")    \
-	F(HOST_REGISTER, "cuMemHostRegister_v2")           \
-	F(HOST_UNREGISTER, "cuMemHostUnregister")          \
-	F(WRITE, "cuStreamWriteValue32_v2")                \
-	F(BEGIN, "cuStreamBeginCapture_v2")                \
-	F(END, "cuStreamEndCapture")                       \
-	F(NEW_GRAPH, "cuGraphCreate")                      \
-	F(ADD_CHILD, "cuGraphAddChildGraphNode")           \
-	F(ADD_WRITE, "cuGraphAddBatchMemOpNode")           \
-	F(SET_WRITE, "cuGraphExecBatchMemOpNodeSetParams") \
-	F(INSTANTIATE, "cuGraphInstantiateWithFlags")      \
-	F(GRAPH_LAUNCH, "cuGraphLaunch")                   \
-	F(EXEC_DESTROY, "cuGraphExecDestroy")              \
-	F(GRAPH_DESTROY, "cuGraphDestroy")
-#define NUMBER(number, name) number,
-#define NAME(number, name)   name,
-enum { CUDA_FUNCTIONS(NUMBER) FUNCTIONS };
-static cuda_fn cu[FUNCTIONS];
 
 /* A write of 32 bits, and a node of such, as cuda.h has them. */
 struct write_op {
@@ -113,42 +81,16 @@ static rtx_nvrm_t nvrm;
 static int launches = 50, device;
 static bool wrong;
 
-static void must(int error, const char *what)
-{
-	if (!error)
-		return;
-	printf("{\"error\": \"%s: %d %s\"}\n", what, error, error < 0 ? rtx_strerror() : "");
-	exit(1);
-}
-
-static void find_cuda(void)
-{
-	static const char *const names[FUNCTIONS] = { CUDA_FUNCTIONS(NAME) };
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
-	for (int i = 0; i < FUNCTIONS; i++) {
-		*(void **)&cu[i] = library ? dlsym(library, names[i]) : NULL;
-		if (!cu[i]) {
-			fprintf(stderr, "graphs: no CUDA driver with %s\n", names[i]);
-			exit(77);
-		}
-	}
-	must(cu[INIT](0), "cuInit");
-}
-
 static void make_context(void)
 {
-	void *module, *memory;
-	int number;
+	struct cuda_gpu gpu;
 
-	must(cu[DEVICE](&number, device), "cuDeviceGet");
-	must(cu[CREATE](&context, 1u /* spinning */, number), "cuCtxCreate");
-	must(cu[LOAD](&module, ptx), "cuModuleLoadData");
-	must(cu[FUNCTION](&kernel, module, "run"), "cuModuleGetFunction");
-	must(cu[STREAM](&stream, 1u), "cuStreamCreate");
-	must(cu[HOST_ALLOC](&memory, (size_t)4096, REGISTER), "cuMemHostAlloc");
-	must(cu[HOST_POINTER](&done_at, memory, 0u), "cuMemHostGetDevicePointer");
-	done = memory;
+	cuda_open(&gpu, device, 1u /* spinning */, ptx, "run");
+	context = gpu.context;
+	stream = gpu.stream;
+	kernel = gpu.kernel;
+	done = gpu.words;
+	done_at = gpu.words_at;
 }
 
 /* A kernel that runs for so long and then counts up the word that the GPU finds there. */
@@ -266,17 +208,17 @@ static void behind(const struct way *way)
 }
 
 /* A word that the graph writes: a timeline of it, and where the GPU finds it. */
-static volatile uint32_t *own_word(rtx_timeline_t *timeline, unsigned long long *at)
+static void own_word(rtx_timeline_t *timeline, unsigned long long *at, enum rtx_foresee how)
 {
 	void *page = aligned_alloc(4096, 4096);
 
 	if (!page)
 		exit(1);
 	memset(page, 0, 4096);
-	must(cu[HOST_REGISTER](page, (size_t)4096, REGISTER), "cuMemHostRegister");
+	must(cu[HOST_REGISTER](page, (size_t)4096, CUDA_HOST_MAPPED), "cuMemHostRegister");
 	must(cu[HOST_POINTER](at, page, 0u), "cuMemHostGetDevicePointer");
-	must(rtx_nvrm_timeline(nvrm, page, timeline), "rtx_nvrm_timeline");
-	return page;
+	must(rtx_nvrm_timeline(nvrm, page, timeline), "rtx_nvrm_timeline, of an own word");
+	must(rtx_timeline_foresee(*timeline, how), "rtx_timeline_foresee");
 }
 
 static void forget_word(rtx_timeline_t timeline)
@@ -319,7 +261,7 @@ static void node(const struct way *way)
 	rtx_timeline_t timeline;
 	unsigned long long at;
 
-	own_word(&timeline, &at);
+	own_word(&timeline, &at, way->foresee);
 	op.address = at;
 	begin(stream);
 	run(stream, FIRST_NS, done_at);
@@ -347,7 +289,7 @@ static void counted(const struct way *way)
 	unsigned long long at;
 	void *graph, *exec;
 
-	own_word(&timeline, &at);
+	own_word(&timeline, &at, way->foresee);
 	graph = two_kernels(at);
 	exec = ready(graph);
 	count_between("counted", way, timeline, exec, NULL, NULL);
@@ -363,7 +305,7 @@ static void constant(void)
 	rtx_timeline_t timeline;
 	void *graph = NULL, *exec;
 
-	own_word(&timeline, &at);
+	own_word(&timeline, &at, RTX_FORESEE_OFF);
 	begin(stream);
 	run(stream, FIRST_NS, done_at);
 	status = cu[WRITE](stream, at, 1u, 0u);
@@ -465,14 +407,6 @@ static void beside(void)
 	wrong = wrong || broken || rounds < some;
 }
 
-static uint64_t processor_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 static void plain(void)
 {
 	void *graph = two_kernels(0), *exec = ready(graph);
@@ -539,7 +473,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "graphs: --launches takes 2 to %d\n", LAUNCHES_MAX);
 		return 64;
 	}
-	find_cuda();
+	cuda_find("graphs");
 	make_context();
 	if (only_cuda)
 		plain();

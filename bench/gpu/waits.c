@@ -30,7 +30,6 @@
  *
  * It loads CUDA when it runs, and needs librtxg.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -48,6 +47,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cuda_driver.h"
 #include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
 
@@ -72,34 +72,9 @@ static const char ptx[] =
 	"  st.volatile.global.u32 [%t1], %n; membar.sys; ret;\n"
 	"}\n";
 
-typedef int (*cuda_fn)();
-enum {
-	INIT,
-	DEVICE,
-	CREATE,
-	LOAD,
-	FUNCTION,
-	STREAM,
-	LAUNCH,
-	STREAM_SYNC,
-	EVENT,
-	RECORD,
-	EVENT_SYNC,
-	HOST_ALLOC,
-	HOST_POINTER,
-	HOST_FUNC,
-	SET_CURRENT,
-	HOST_REGISTER,
-	HOST_UNREGISTER,
-	WRITE,
-	FUNCTIONS
-};
-static cuda_fn cu[FUNCTIONS];
-
 static struct gpu {
-	void *context, *stream, *event, *kernel;
-	unsigned long long word_at;
-	volatile uint32_t *word;
+	struct cuda_gpu cuda;
+	void *event;
 } gpus[2], gpu;
 
 static rtx_nvrm_t nvrm;
@@ -129,11 +104,11 @@ static void on_processor(int number, int priority)
 
 static void *see(void *arg)
 {
-	uint32_t last = *gpu.word;
+	uint32_t last = *gpu.cuda.words;
 
 	on_processor(5, 41);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		uint32_t now = __atomic_load_n(gpu.word, __ATOMIC_ACQUIRE);
+		uint32_t now = __atomic_load_n(gpu.cuda.words, __ATOMIC_ACQUIRE);
 
 		if (now == last)
 			continue;
@@ -146,25 +121,16 @@ static void *see(void *arg)
 
 /* --- ways to wait ----------------------------------------------------------------------------- */
 
-static void must(int error, const char *what)
-{
-	if (error) {
-		printf("{\"error\": \"%s: %d %s\"}\n", what, error,
-		       error < 0 ? rtx_strerror() : "");
-		exit(1);
-	}
-}
-
 /* What the program does between its launch and the wait, and the wait. */
 static void stream_synchronize(uint64_t *called)
 {
 	*called = rtxg_now_ns();
-	must(cu[STREAM_SYNC](gpu.stream), "cuStreamSynchronize");
+	must(cu[STREAM_SYNC](gpu.cuda.stream), "cuStreamSynchronize");
 }
 
 static void event_synchronize(uint64_t *called)
 {
-	must(cu[RECORD](gpu.event, gpu.stream), "cuEventRecord");
+	must(cu[RECORD](gpu.event, gpu.cuda.stream), "cuEventRecord");
 	*called = rtxg_now_ns();
 	must(cu[EVENT_SYNC](gpu.event), "cuEventSynchronize");
 }
@@ -183,7 +149,7 @@ static void host_function(void *arg)
 
 static void host_func(uint64_t *called)
 {
-	must(cu[HOST_FUNC](gpu.stream, host_function, NULL), "cuLaunchHostFunc");
+	must(cu[HOST_FUNC](gpu.cuda.stream, host_function, NULL), "cuLaunchHostFunc");
 	*called = rtxg_now_ns();
 	pthread_mutex_lock(&host_lock);
 	while (!host_called)
@@ -196,9 +162,7 @@ static void wait_timeline(uint64_t *called, enum rtx_sync how)
 {
 	uint32_t value = 0;
 
-	must(rtx_timeline_signal(timeline, gpu.stream, &value), "rtx_timeline_signal");
-	if (how == RTX_SYNC_NOTIFY)
-		must(rtx_timeline_arm(timeline, value), "rtx_timeline_arm");
+	must(rtx_timeline_signal(timeline, gpu.cuda.stream, &value), "rtx_timeline_signal");
 	*called = rtxg_now_ns();
 	must(rtx_timeline_wait(timeline, value, how, *called + RELAXED), "rtx_timeline_wait");
 	awaited = value;
@@ -273,14 +237,6 @@ static void put(const char *name, int64_t *values, int count, const char *end)
 	       (double)values[count - 1] / 1e3, end);
 }
 
-static uint64_t processor_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 /* Interrupts of NVIDIA's driver since the machine started, on all processors. */
 static uint64_t interrupts(void)
 {
@@ -337,7 +293,7 @@ static void print_trace(int i, bool asleep, uint64_t kernel_ns, uint64_t launche
 static void measure(const struct way *way, struct series *series, uint64_t kernel_ns)
 {
 	uint64_t cpu_ns = 0, raised = 0;
-	uint32_t number = base = *gpu.word + 1;
+	uint32_t number = base = *gpu.cuda.words + 1;
 	struct rtx_timeline_stats before = { 0 }, after;
 	pthread_t seer;
 
@@ -349,7 +305,7 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 	must(rtx_timeline_foresee(timeline, way->foresee), "rtx_timeline_foresee");
 	timer_ns = kernel_ns;
 	for (int i = -FIRST_RUNS; i < runs; i++, number++) {
-		void *arguments[] = { &kernel_ns, &gpu.word_at, &number };
+		void *arguments[] = { &kernel_ns, &gpu.cuda.words_at, &number };
 		uint64_t launched, called, done, seen;
 
 		if (!i) {
@@ -365,8 +321,8 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 			series->call[series->count++] = 0;
 			continue;
 		}
-		must(cu[LAUNCH](gpu.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.stream, arguments,
-				NULL),
+		must(cu[LAUNCH](gpu.cuda.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.cuda.stream,
+				arguments, NULL),
 		     "cuLaunchKernel");
 		launched = rtxg_now_ns();
 		way->wait(&called);
@@ -407,53 +363,10 @@ static void print_series(const struct way *way, struct series *s, uint64_t kerne
 	fflush(stdout);
 }
 
-static void find_cuda(void)
-{
-	static const char *const names[FUNCTIONS] = { "cuInit",
-						      "cuDeviceGet",
-						      "cuCtxCreate_v2",
-						      "cuModuleLoadData",
-						      "cuModuleGetFunction",
-						      "cuStreamCreate",
-						      "cuLaunchKernel",
-						      "cuStreamSynchronize",
-						      "cuEventCreate",
-						      "cuEventRecord",
-						      "cuEventSynchronize",
-						      "cuMemHostAlloc",
-						      "cuMemHostGetDevicePointer_v2",
-						      "cuLaunchHostFunc",
-						      "cuCtxSetCurrent",
-						      "cuMemHostRegister_v2",
-						      "cuMemHostUnregister",
-						      "cuStreamWriteValue32_v2" };
-	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
-	for (int i = 0; i < FUNCTIONS; i++) {
-		*(void **)&cu[i] = library ? dlsym(library, names[i]) : NULL;
-		if (!cu[i]) {
-			fprintf(stderr, "waits: no CUDA driver with %s\n", names[i]);
-			exit(77);
-		}
-	}
-	must(cu[INIT](0), "cuInit");
-}
-
 static void make_context(unsigned int flags)
 {
-	void *module, *memory;
-	int number;
-
-	must(cu[DEVICE](&number, device), "cuDeviceGet");
-	must(cu[CREATE](&gpu.context, flags, number), "cuCtxCreate");
-	must(cu[LOAD](&module, ptx), "cuModuleLoadData");
-	must(cu[FUNCTION](&gpu.kernel, module, "spin"), "cuModuleGetFunction");
-	must(cu[STREAM](&gpu.stream, 1u), "cuStreamCreate");
+	cuda_open(&gpu.cuda, device, flags, ptx, "spin");
 	must(cu[EVENT](&gpu.event, EVENT_BLOCKS), "cuEventCreate");
-	must(cu[HOST_ALLOC](&memory, (size_t)4096, 3u), "cuMemHostAlloc");
-	must(cu[HOST_POINTER](&gpu.word_at, memory, 0u), "cuMemHostGetDevicePointer");
-	gpu.word = memory;
-	*gpu.word = 0;
 }
 
 /* rtx_nvrm_init, again and again. */
@@ -505,7 +418,7 @@ static void measure_unregistering(int times)
 	for (int i = 0; i < times; i++) {
 		volatile uint32_t *page = aligned_alloc(4096, 4096);
 		unsigned long long at;
-		void *arguments[] = { (void *)(uintptr_t)&kernel_ns, &gpu.word_at, &number };
+		void *arguments[] = { (void *)(uintptr_t)&kernel_ns, &gpu.cuda.words_at, &number };
 		uint64_t began, took;
 		int error, after;
 		uint32_t word;
@@ -514,19 +427,19 @@ static void measure_unregistering(int times)
 		if (!page)
 			exit(1);
 		*page = 0;
-		must(cu[HOST_REGISTER]((void *)(uintptr_t)page, (size_t)4096, 3u),
+		must(cu[HOST_REGISTER]((void *)(uintptr_t)page, (size_t)4096, CUDA_HOST_MAPPED),
 		     "cuMemHostRegister");
 		must(cu[HOST_POINTER](&at, (void *)(uintptr_t)page, 0u),
 		     "cuMemHostGetDevicePointer");
-		must(cu[LAUNCH](gpu.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.stream, arguments,
-				NULL),
+		must(cu[LAUNCH](gpu.cuda.kernel, 1u, 1u, 1u, 1u, 1u, 1u, 0u, gpu.cuda.stream,
+				arguments, NULL),
 		     "cuLaunchKernel");
-		must(cu[WRITE](gpu.stream, at, number, 0u), "cuStreamWriteValue32");
+		must(cu[WRITE](gpu.cuda.stream, at, number, 0u), "cuStreamWriteValue32");
 		began = rtxg_now_ns();
 		error = cu[HOST_UNREGISTER]((void *)(uintptr_t)page);
 		took = rtxg_now_ns() - began;
 		word = *page;
-		after = cu[STREAM_SYNC](gpu.stream);
+		after = cu[STREAM_SYNC](gpu.cuda.stream);
 		printf("{\"unregister\": %d, \"error\": %d, \"took_us\": %.0f, \"kernel_us\": "
 		       "%llu, "
 		       "\"written_by_then\": %s, \"written\": %s, \"stream_error\": %d}\n",
@@ -568,9 +481,9 @@ static int try_words(void)
 	int wrong = 0;
 	rtx_nvrm_t n;
 
-	munmap(gone, 4096);
 	snprintf(name, sizeof(name), "%d", device);
 	must(rtx_nvrm_init(&n, name), "rtx_nvrm_init");
+	munmap(gone, 4096); /* nothing of ours comes to its place any more */
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		rtx_timeline_t t = NULL;
 		int ret = rtx_nvrm_timeline(n, words[i].word, &t);
@@ -619,7 +532,7 @@ static void measure_all(void)
 			if (!is_wanted(&ways[w]))
 				continue;
 			gpu = gpus[ways[w].context];
-			must(cu[SET_CURRENT](gpu.context), "cuCtxSetCurrent");
+			must(cu[SET_CURRENT](gpu.cuda.context), "cuCtxSetCurrent");
 			for (size_t k = 0; k < KERNELS; k++)
 				measure(&ways[w], &all[w][k], kernels_ns[k]);
 		}
@@ -689,7 +602,7 @@ int main(int argc, char **argv)
 		return try_words();
 	if (times)
 		measure_opening(times, "before CUDA");
-	find_cuda();
+	cuda_find("waits");
 	if (times)
 		measure_opening(times, "with CUDA");
 	for (long i = 0; loaded && i < sysconf(_SC_NPROCESSORS_ONLN); i++)
