@@ -42,6 +42,7 @@ static struct object {
 } object[OBJECTS];
 
 struct fake_nvrm fake_nvrm;
+void (*fake_nvrm_unpin)(uint64_t from);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_client = 0xc1d00100;
 static uint64_t next_at = PAGES_AT;
@@ -77,7 +78,9 @@ static void raise_all(uint32_t index)
 		return;
 	for (int i = 0; i < OBJECTS; i++)
 		if (object[i].kind == EVENT && object[i].index == index &&
-		    write(object[i].fd, &one, sizeof(one)) != sizeof(one))
+		    write(object[i].fd, &one, sizeof(one)) != sizeof(one) &&
+		    /* one that is not read as yet stands for this one; or its process is dying */
+		    errno != EAGAIN && errno != EPIPE && errno != ECONNRESET)
 			fake_nvrm.wild++;
 }
 
@@ -87,6 +90,16 @@ void fake_nvrm_interrupt(void)
 	for (uint32_t e = 0; e < 10; e++)
 		raise_all(NV_NOTIFIER_CE0 + e);
 	pthread_mutex_unlock(&lock);
+}
+
+struct fake_nvrm fake_nvrm_seen(void)
+{
+	struct fake_nvrm seen;
+
+	pthread_mutex_lock(&lock);
+	seen = fake_nvrm;
+	pthread_mutex_unlock(&lock);
+	return seen;
 }
 
 /* Carries out the methods of one place. false: an acquire is not met. */
@@ -257,6 +270,8 @@ static void drop(struct object *o)
 		return;
 	if (kind == EVENT)
 		close(o->fd);
+	if (kind == PAGES && fake_nvrm_unpin)
+		fake_nvrm_unpin(o->from);
 	o->kind = GONE;
 	fake_nvrm.objects--;
 	if (kind == CHANNEL)
@@ -407,6 +422,8 @@ static uint32_t import(struct nvrm_memory_of_process *m)
 		return NV_STATUS_INVALID_ARGUMENT;
 	if (m->address == ((uintptr_t)fake_nvrm.unmappable & ~4095ull) && m->address)
 		return NV_STATUS_INVALID_LIMIT;
+	if (!find(m->root, m->parent))
+		return NV_STATUS_INVALID_OBJECT_HANDLE;
 	if (!is_writable(m->address))
 		return NV_STATUS_INVALID_ADDRESS;
 	o = add(m->root, m->parent, m->object, PAGES);

@@ -61,9 +61,13 @@ struct fake_nvrm {
 
 extern struct fake_nvrm fake_nvrm;
 extern const struct nv_sys fake_nvrm_sys;
+/* Called for pages of which the GPU's way has gone, if it is set. */
+extern void (*fake_nvrm_unpin)(uint64_t from);
 
 /* Takes everything back and starts the engine's thread if it does not run. */
 void fake_nvrm_reset(void);
+/* What it has seen, while other threads call it. */
+struct fake_nvrm fake_nvrm_seen(void);
 /* An interrupt of another program's work. */
 void fake_nvrm_interrupt(void);
 
