@@ -14,8 +14,8 @@
  * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
  * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
  * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
- * the one that looks 41. The ways take turns, --rounds of --runs each after 20 that are not
- * counted. --for begins no round but the first after so many seconds. --only leaves those whose
+ * the one that looks 41. The ways take turns, --rounds of --runs each after 5 that are not counted,
+ * and 20 where waits foresee. --for begins no round but the first after so many seconds. --only leaves those whose
  * name has that part, and may be given again. --trace prints as
  * many single waits of NOTIFY that foresees: when the launch was made, by the GPU's clock the word
  * came, it was seen, the wait ended. "timer" is no wait for a GPU: how late a timer of that length
@@ -51,9 +51,11 @@
 #include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
 
-#define RUNS_MAX     10000
-#define ROUNDS_MAX   100
-#define FIRST_RUNS   20		   /* of a series, that are not counted: what foresees learns */
+#define RUNS_MAX   10000
+#define ROUNDS_MAX 100
+/* of a series, that are not counted: what foresees learns in them, the others warm up */
+#define FIRST_RUNS   20
+#define WARM_RUNS    5
 #define RELAXED	     2000000000ull /* no wait takes longer, ns */
 #define SPIN	     1u		   /* CU_CTX_SCHED_SPIN */
 #define BLOCK	     4u		   /* CU_CTX_SCHED_BLOCKING_SYNC */
@@ -89,7 +91,7 @@ static bool loaded;
 
 static uint64_t seen_ns[RUNS_MAX + FIRST_RUNS];
 static uint32_t base; /* number of the series' first kernel */
-static bool stop;
+static bool stop, looks;
 
 static void on_processor(int number, int priority)
 {
@@ -107,6 +109,7 @@ static void *see(void *arg)
 	uint32_t last = *gpu.cuda.words;
 
 	on_processor(5, 41);
+	__atomic_store_n(&looks, true, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		uint32_t now = __atomic_load_n(gpu.cuda.words, __ATOMIC_ACQUIRE);
 
@@ -298,13 +301,14 @@ static void measure(const struct way *way, struct series *series, uint64_t kerne
 	pthread_t seer;
 
 	memset(seen_ns, 0, sizeof(seen_ns));
-	stop = false;
+	stop = looks = false;
 	pthread_create(&seer, NULL, see, NULL);
-	usleep(20000);
+	while (!__atomic_load_n(&looks, __ATOMIC_ACQUIRE))
+		usleep(50);
 	on_processor(3, 40);
 	must(rtx_timeline_foresee(timeline, way->foresee), "rtx_timeline_foresee");
 	timer_ns = kernel_ns;
-	for (int i = -FIRST_RUNS; i < runs; i++, number++) {
+	for (int i = way->foresee ? -FIRST_RUNS : -WARM_RUNS; i < runs; i++, number++) {
 		void *arguments[] = { &kernel_ns, &gpu.cuda.words_at, &number };
 		uint64_t launched, called, done, seen;
 

@@ -47,6 +47,18 @@ def graph(early: int = 0, broken: int = 0, refused: int = -16) -> list[dict[str,
     ]
 
 
+def steps() -> list[dict[str, Any]]:
+    """What bench/gpu/nvrm_steps prints."""
+    return [
+        line
+        for phase in ("init", "second", "again")
+        for line in (
+            {"phase": phase, "step": 0, "call": "open nvidiactl", "p50_us": 5.0},
+            {"phase": phase, "runs": 50, "p50_us": 4000.0},
+        )
+    ]
+
+
 def program(setup: Setup, name: str, lines: list[dict[str, Any]], status: int = 0) -> None:
     """A program that prints these lines. One that knows nothing of rtxg uses less CPU with its
     waits turned.
@@ -74,6 +86,7 @@ def fixture_setup(tmp_path: Path) -> Setup:
     setup.current = "waits"
     program(setup, "waits", figure(1.0, 1.0))
     program(setup, "graphs", graph())
+    program(setup, "nvrm_steps", steps())
     return setup
 
 
@@ -86,9 +99,11 @@ def saved(setup: Setup) -> list[dict[str, Any]]:
 
 
 def test_each_part_leaves_its_lines(setup: Setup) -> None:
-    """Seven comparisons and rtx_nvrm_init, from both runs of a program; words; four of graphs."""
+    """Seven comparisons and rtx_nvrm_init, from both runs of a program; words; three of its calls;
+    four of graphs.
+    """
     waits.case_waits(setup)
-    assert len(saved(setup)) == 2 * (7 + 1) + 1 + 4
+    assert len(saved(setup)) == 2 * (7 + 1) + 1 + 3 + 4
     met = {line["case"]: line["met"] for line in saved(setup)}
     assert met["CUDA graphs, program unmodified, --waits notify: CPU a launch"] is True
     assert not met[
@@ -102,9 +117,13 @@ def test_a_program_that_dies_takes_no_other_part_with_it(setup: Setup) -> None:
     program(setup, "waits", figure(1.0, 1.0)[:4], status=137)
     waits.case_waits(setup)
     lines = saved(setup)
-    assert [line["case"] for line in lines[:2]] == ["figure 8, idle", "figure 8, all CPUs busy"]
-    assert all("status 137" in line["detail"]["error"] for line in lines[:3])
-    assert len(lines) == 3 + 4
+    broken = [line for line in lines if "status 137" in line["detail"].get("error", "")]
+    assert [line["case"] for line in broken] == [
+        "words",
+        "figure 8, idle",
+        "figure 8, all CPUs busy",
+    ]
+    assert len(lines) == 3 + 3 + 4
     assert verdict(lines) == FAILED
 
 
@@ -130,18 +149,18 @@ def test_what_is_not_begun_in_time_is_said(setup: Setup, monkeypatch: pytest.Mon
     """Nothing is started any more, and nothing is called missed."""
     monkeypatch.setattr(waits, "TIME_S", -1.0)
     waits.case_waits(setup)
-    assert [line["detail"]["skipped"] for line in saved(setup)] == ["-1 s were over"] * 4
+    assert [line["detail"]["skipped"] for line in saved(setup)] == ["-1 s were over"] * 5
     assert verdict(saved(setup)) == 0
 
 
 def test_a_program_that_stands_still_is_ended(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the case's time is over."""
+    """When its own time is over, so that the others have theirs."""
     (setup.bin / "waits").write_text("#!/bin/sh\nexec sleep 1000\n", encoding="ascii")
-    monkeypatch.setattr(waits, "TIME_S", 3.0)
+    monkeypatch.setattr(waits, "MOST_S", 1.0)
     monkeypatch.setattr(waits, "LAST_S", 0.5)
     waits.case_waits(setup)
     errors = [line["detail"].get("error", "") for line in saved(setup)]
-    assert "not done in" in errors[0]
-    assert len(saved(setup)) == 4
+    assert [i for i, error in enumerate(errors) if "not done in 1 s" in error] == [0, 4, 9]
+    assert len(saved(setup)) == 3 + 3 + 4

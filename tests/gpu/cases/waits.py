@@ -28,8 +28,8 @@ BLOCKING, SPINNING = "cuEventSynchronize, blocking event", "cuStreamSynchronize,
 FORESEEN, ASLEEP = "NOTIFY, foreseen", "NOTIFY, foreseen, asleep"
 #: rounds in which the ways take turns, and after how many seconds none is begun
 ROUNDS, ROUNDS_S = "4", 22
-#: when no program of the case is started any more, s; and how long the last one may take
-TIME_S, LAST_S = 130.0, 20.0
+#: when no program of the case is started any more, s; how long one may take, and the last one
+TIME_S, MOST_S, LAST_S = 130.0, 45.0, 20.0
 
 
 class Parts:
@@ -50,7 +50,7 @@ class Parts:
                 command,
                 capture_output=True,
                 text=True,
-                timeout=max(left, LAST_S),
+                timeout=max(min(left, MOST_S), LAST_S),
                 check=False,
                 **more,
             )
@@ -204,7 +204,7 @@ def example(
     """Response times of examples/cuda_task.cu, which waits that way; "cuda": what `waits` turns."""
     built = setup.bin / "cuda_task"
     lib = setup.program("librtxg.so.0", "lib")
-    jobs = str(int(setup.seconds(150, 200)))
+    jobs = str(int(setup.seconds(50, 100)))
     environment = {
         **os.environ,
         "LD_LIBRARY_PATH": str(lib.parent),
@@ -303,7 +303,7 @@ def graphs(setup: Setup, parts: Parts) -> None:
     """CUDA graphs: waits behind their launches and inside them, and beside captures; then a program
     that knows nothing of rtxg.
     """
-    launches = ["--launches", str(int(setup.seconds(50, 200)))]
+    launches = ["--launches", str(int(setup.seconds(50, 100)))]
     lines = parts.lines("graphs", *launches)
     waits = [line for line in lines if "waits" in line]
     early = sum(line["early"] for line in waits)
@@ -349,6 +349,33 @@ def graphs(setup: Setup, parts: Parts) -> None:
         own=own,
         turned=other,
     )
+
+
+def steps(setup: Setup, parts: Parts) -> None:
+    """The calls of rtx_nvrm_init, each with its time, and those of two more timelines."""
+    lines = parts.lines("nvrm_steps", "--runs", "50")
+    bound = parts.lines("nvrm_steps", "--runs", "50", "--bind")
+    whole = {line["phase"]: line for line in lines if "runs" in line}
+    more = {line["phase"]: line["p50_us"] for line in bound if "runs" in line}
+    for phase, what in STEPS.items():
+        setup.record(
+            f"{what}: median",
+            "us",
+            None,
+            whole[phase]["p50_us"],
+            "-",
+            None,
+            each=[line for line in lines if line["phase"] == phase],
+            with_channels_bound_us=more[phase],
+        )
+
+
+#: the phases of bench/gpu/nvrm_steps
+STEPS = {
+    "init": "rtx_nvrm_init with a timeline, call by call",
+    "second": "a second timeline",
+    "again": "a timeline after the last was closed",
+}
 
 
 def words(setup: Setup, parts: Parts) -> None:
@@ -428,10 +455,11 @@ def case_waits(setup: Setup) -> None:
     parts = Parts(setup)
     if not setup.quick:
         parts.part("examples/cuda_task.cu, build", prepare)
-    parts.part("figure 8, idle", figure_8("idle", "--init", "50"))
-    parts.part("figure 8, all CPUs busy", figure_8("all CPUs busy", "--load"))
     parts.part("words", words)
+    parts.part("steps of rtx_nvrm_init", steps)
+    parts.part("figure 8, idle", figure_8("idle", "--init", "30"))
     parts.part("CUDA graphs", graphs)
+    parts.part("figure 8, all CPUs busy", figure_8("all CPUs busy", "--load"))
     if setup.quick:
         return
     parts.part("PyTorch", pytorch)
