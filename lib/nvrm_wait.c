@@ -256,6 +256,8 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 			ret = quiet ? nap(t, now, until) : sleep_once(t, now, until, &woken);
 			if (ret == -EINTR)
 				return interrupted();
+			if (ret == -ENODEV && rtx_lib_nvrm_alive(t->nvrm->gpu))
+				return ret; /* which has its words */
 			if (ret)
 				return rtx_lib_failed(ret,
 						      "waiting for GPU %s's interrupt failed: %s",

@@ -21,7 +21,8 @@ struct nv_sys {
 	int (*mmap)(void *ctx, int fd, size_t length, void **address); /* read-only, shared */
 	int (*mmap_writable)(void *ctx, int fd, size_t length, void **address); /* shared */
 	int (*munmap)(void *ctx, void *address, size_t length);
-	int (*poll)(void *ctx, int fd, uint64_t timeout_ns); /* 1: an event has come in time */
+	/* 1: an event has come in time; -ENODEV: none will come, for the GPU is lost */
+	int (*poll)(void *ctx, int fd, uint64_t timeout_ns);
 	/*
 	 * How much later this thread's timers may end, to be put together with others', ns: 0 asks,
 	 * else sets it. 1 is exact; real-time threads have no such time.

@@ -76,7 +76,9 @@ static int linux_poll(void *ctx, int fd, uint64_t timeout_ns)
 
 	if (n < 0)
 		return -errno;
-	return n && p.revents & (POLLIN | POLLPRI);
+	if (n && !(p.revents & (POLLIN | POLLPRI)))
+		return -ENODEV; /* at once, and so again and again: the GPU is lost */
+	return n;
 }
 
 static int linux_slack(void *ctx, int ns)

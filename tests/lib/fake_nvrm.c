@@ -644,8 +644,10 @@ static int sleep_on_clock(void *ctx, int fd, uint64_t timeout_ns)
 /* As the driver: poll() takes the event. */
 static int fake_poll(void *ctx, int fd, uint64_t timeout_ns)
 {
-	int ret = fake_nvrm.clock ? sleep_on_clock(ctx, fd, timeout_ns)
-				  : nv_sys_linux.poll(ctx, fd, timeout_ns);
+	bool lost = told(&fake_nvrm.lost) && fd >= 0;
+	int ret = lost		    ? -ENODEV
+		  : fake_nvrm.clock ? sleep_on_clock(ctx, fd, timeout_ns)
+				    : nv_sys_linux.poll(ctx, fd, timeout_ns);
 	uint64_t count;
 
 	__atomic_add_fetch(&fake_nvrm.sleeps, 1, __ATOMIC_RELAXED);

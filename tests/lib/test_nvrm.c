@@ -381,8 +381,27 @@ static void a_gpu_that_is_lost_is_named(void **state)
 		__atomic_store_n(&fake_nvrm.lost, true, __ATOMIC_RELAXED);
 		assert_int_equal(rtx_timeline_wait(line, 1, ways[i], UINT64_MAX), -ENODEV);
 		assert_non_null(strstr(rtx_strerror(), "the GPU is lost"));
+		/* its file is ready at once, and says so: none looks again and again */
+		assert_in_range(fake_nvrm.sleeps, 0, 1);
 		down();
 	}
+}
+
+/* What poll() says of a file that is ready and has no event. */
+static void a_file_without_its_device_ends_a_sleep(void **state)
+{
+	char byte = 0;
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(nv_sys_linux.poll(NULL, ends[0], 1000), 0);
+	assert_int_equal(write(ends[1], &byte, 1), 1);
+	assert_int_equal(nv_sys_linux.poll(NULL, ends[0], 60 * S), 1);
+	assert_int_equal(read(ends[0], &byte, 1), 1);
+	close(ends[1]);
+	assert_int_equal(nv_sys_linux.poll(NULL, ends[0], 60 * S), -ENODEV);
+	close(ends[0]);
+	assert_int_equal(nv_sys_linux.poll(NULL, -1, 1000), 0);
 }
 
 /* Two streams write it, say: the value may have been passed for a moment. */
@@ -739,6 +758,7 @@ int main(void)
 		cmocka_unit_test_setup(a_timeline_that_waits_holds_no_other_up, before),
 		cmocka_unit_test_setup(limits_of_time_signals_and_other_ways, before),
 		cmocka_unit_test_setup(a_gpu_that_is_lost_is_named, before),
+		cmocka_unit_test(a_file_without_its_device_ends_a_sleep),
 		cmocka_unit_test_setup(a_word_that_goes_back_ends_the_wait, before),
 		cmocka_unit_test_setup(a_closed_gpu_is_named_and_its_memory_kept, before),
 		cmocka_unit_test_setup(a_sync_that_cannot_end_ends_its_launch, before),
