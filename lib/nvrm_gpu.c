@@ -42,9 +42,21 @@ _Static_assert(NVRM_ENTRIES * sizeof(struct nvrm_fence) <= PUSH_OFFSET - FENCES_
 	       "fences fit");
 _Static_assert(!(CHANNEL_BYTES % PAGE_BYTES), "whole pages");
 
+/* 0, or -ENODEV; and so by its status. */
+static int ask_whether_it_lives(struct nvrm_gpu *gpu)
+{
+	struct nv_gpu_id id = { 0 };
+
+	return nv_rm_control(&gpu->rm, gpu->subdevice, NV2080_GPU_GET_ID, &id, sizeof(id));
+}
+
 /* Adds to a refusal what was being done, and says it in words. */
 static int refused(struct nvrm_gpu *gpu, int err, const char *step)
 {
+	/* The file of a GPU that is lost takes no call, and does not say why. */
+	if (err == -EINVAL && !gpu->rm.status && gpu->subdevice &&
+	    ask_whether_it_lives(gpu) != -ENODEV)
+		gpu->rm.status = NV_STATUS_OK;
 	if (gpu->rm.status == NV_STATUS_GPU_IS_LOST)
 		return rtx_lib_failed(-ENODEV,
 				      "GPU %s: %s: the GPU is lost; the kernel log says why",
@@ -775,11 +787,10 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_memo
 
 int rtx_lib_nvrm_alive(struct nvrm_gpu *gpu)
 {
-	struct nv_gpu_id id = { 0 };
 	int err;
 
 	pthread_mutex_lock(&gpu->lock);
-	err = nv_rm_control(&gpu->rm, gpu->subdevice, NV2080_GPU_GET_ID, &id, sizeof(id));
+	err = ask_whether_it_lives(gpu);
 	err = err == -ENODEV ? refused(gpu, err, "asking whether it lives") : 0;
 	pthread_mutex_unlock(&gpu->lock);
 	return err;

@@ -499,6 +499,11 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 
 	if (request == RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd))
 		return 0;
+	/* as the driver's files of such a GPU, not its control file */
+	if (told(&fake_nvrm.lost) &&
+	    (request == RM_IOC(NV_ESC_RM_ALLOC_MEMORY, struct nvrm_memory_of_process) ||
+	     request == RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event)))
+		return -EINVAL;
 	pthread_mutex_lock(&lock);
 	if (request == RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX])) {
 		name_cards(arg);

@@ -387,6 +387,20 @@ static void a_gpu_that_is_lost_is_named(void **state)
 	}
 }
 
+static void a_gpu_that_is_lost_takes_no_word_and_no_event(void **state)
+{
+	static uint32_t word;
+	rtx_timeline_t other;
+
+	up();
+	__atomic_store_n(&fake_nvrm.lost, true, __ATOMIC_RELAXED);
+	assert_int_equal(rtx_nvrm_timeline(gpu, &word, &other), -ENODEV);
+	assert_non_null(strstr(rtx_strerror(), "giving a word to the GPU: the GPU is lost"));
+	assert_int_equal(rtx_timeline_arm(line, 1), -ENODEV);
+	assert_non_null(strstr(rtx_strerror(), "opening an event: the GPU is lost"));
+	down();
+}
+
 /* What poll() says of a file that is ready and has no event. */
 static void a_file_without_its_device_ends_a_sleep(void **state)
 {
@@ -758,6 +772,7 @@ int main(void)
 		cmocka_unit_test_setup(a_timeline_that_waits_holds_no_other_up, before),
 		cmocka_unit_test_setup(limits_of_time_signals_and_other_ways, before),
 		cmocka_unit_test_setup(a_gpu_that_is_lost_is_named, before),
+		cmocka_unit_test_setup(a_gpu_that_is_lost_takes_no_word_and_no_event, before),
 		cmocka_unit_test(a_file_without_its_device_ends_a_sleep),
 		cmocka_unit_test_setup(a_word_that_goes_back_ends_the_wait, before),
 		cmocka_unit_test_setup(a_closed_gpu_is_named_and_its_memory_kept, before),

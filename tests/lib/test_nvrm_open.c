@@ -215,7 +215,8 @@ static void handles_of_one_gpu_share_a_client(void **state)
 				assert_int_equal(rtx_nvrm_timeline(other, NULL, &others[t]), 0);
 			assert_int_equal(fake_nvrm.clients, 1);
 			assert_int_equal(fake_nvrm.opens, opens);
-			assert_int_equal(fake_nvrm.calls, calls + 2 + 3 * (int)RTX_TIMELINES_MAX + 2);
+			assert_int_equal(fake_nvrm.calls,
+					 calls + 2 + 3 * (int)RTX_TIMELINES_MAX + 2);
 			has_come(line, 1);
 			assert_int_equal(*rtx_timeline_word(others[0]), 0);
 			has_come(others[0], 1);
