@@ -34,8 +34,10 @@ const struct nv_sys *rtx_lib_nvrm_sys = &nv_sys_linux;
 #define FIRST_BYTES   (PAGE_BYTES + CHANNEL_BYTES) /* the words, and one channel's */
 #define ALL_BYTES     (PAGE_BYTES + NVRM_CHANNELS * CHANNEL_BYTES)
 /* how long the first release may take, on a GPU that others use, before another engine is tried */
-#define TRY_LOOKS    20000u
-#define TRY_PAUSE_US 10u
+#define TRY_LOOKS      10000u
+#define TRY_NAPS       10000u
+#define TRY_NAPS_FIRST 200u /* of a channel that may have to be bound */
+#define TRY_PAUSE_US   10u
 
 _Static_assert(NVRM_ENTRIES * 8u <= USERD_OFFSET, "the ring fits");
 _Static_assert(NVRM_ENTRIES * sizeof(struct nvrm_fence) <= PUSH_OFFSET - FENCES_OFFSET,
@@ -499,16 +501,17 @@ int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, struct nvrm_memory *memory, unsig
 /* Does the engine do what it is told? Some exist for the driver and have no hardware behind them. */
 static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 {
+	unsigned int naps = gpu->binds ? TRY_NAPS : TRY_NAPS_FIRST;
 	int place;
 
 	/* The first runlist is the compute engine's, where each wait would cost a context switch. */
 	if (!(c->token >> 16))
 		return -EOPNOTSUPP;
 	place = rtx_lib_nvrm_submit(gpu, c, 0, 0, 1, false);
-	for (unsigned int i = 0; i < TRY_LOOKS && place >= 0; i++) {
+	for (unsigned int i = 0; i < TRY_LOOKS + naps && place >= 0; i++) {
 		if (__atomic_load_n(&c->fences[place].payload, __ATOMIC_ACQUIRE) == 1)
 			return 0;
-		if (i > TRY_LOOKS / 2)
+		if (i >= TRY_LOOKS)
 			usleep(TRY_PAUSE_US);
 	}
 	return -EOPNOTSUPP;
