@@ -21,6 +21,7 @@
 #include <cmocka.h>
 #include "fake_nvrm.h"
 #include "far_nvrm.h"
+#include "nvrm.h"
 #include "nvrm_gpu.h"
 #include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
@@ -72,12 +73,13 @@ static void has_come(rtx_timeline_t t, uint32_t value)
 }
 
 /*
- * All that there is to be killed in: two timelines, one on a word of its own, with interrupts; a new
- * group of channels; a value that does not come; the close.
+ * All that there is to be killed in: two timelines, one on a word of its own, with interrupts; an
+ * event for the host of its tasks; a new group of channels; a value that does not come; the close.
  */
 static void live(int in, int out)
 {
 	static uint32_t words[1024] __attribute__((aligned(4096)));
+	struct timeline_share share;
 	rtx_timeline_t second;
 
 	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -86,6 +88,7 @@ static void live(int in, int out)
 	must(rtx_nvrm_timeline(gpu, NULL, &line));
 	must(rtx_nvrm_timeline(gpu, words, &second));
 	has_come(second, 1);
+	must(rtx_lib_timeline_share(line, &share));
 	must(rtx_timeline_close(second));
 	must(rtx_timeline_close(line));
 	must(rtx_nvrm_timeline(gpu, NULL, &line));
@@ -232,7 +235,7 @@ static void killed_at_any_system_call_leaves_nothing(void **state)
 	} while (done == stops && stops < STOPS_MAX);
 	print_message("%d stops\n", stops);
 	/* the way in and out of each call of the driver, and of what lies between */
-	assert_in_range(stops, 2 * 2 * (14 + 7 + 2 + 4 + 2), STOPS_MAX - 1);
+	assert_in_range(stops, 2 * 2 * (14 + 7 + 2 + 2 + 4 + 2), STOPS_MAX - 1);
 }
 
 /* Opens the GPU, forks, and waits for its end. */

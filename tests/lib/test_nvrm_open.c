@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "fake_nvrm.h"
+#include "nvrm.h"
 #include "nvrm_gpu.h"
 #include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
@@ -348,12 +349,14 @@ static char why[256]; /* the last of these was refused */
 
 /*
  * All that asks the driver for something: the GPU, a second timeline on a word of the program's, an
- * event, and, once both have gone and with them the last channel of the group, a third with its
- * event. Called again after a refusal it begins with what is not there.
+ * event, one for the host of the program's tasks, and, once both timelines have gone and with them
+ * the last channel of the group, a third with its event. Called again after a refusal it begins with
+ * what is not there.
  */
 static int all_of_it(uint32_t *word)
 {
 	rtx_timeline_t second = NULL, third = NULL;
+	struct timeline_share share;
 	int ret = gpu ? 0 : rtx_nvrm_init(&gpu, NULL);
 
 	if (!ret && !line)
@@ -366,6 +369,8 @@ static int all_of_it(uint32_t *word)
 		set(second, *word + 1);
 		ret = rtx_timeline_wait(second, *word, RTX_SYNC_NOTIFY, UINT64_MAX);
 	}
+	if (!ret)
+		ret = rtx_lib_timeline_share(line, &share);
 	snprintf(why, sizeof(why), "%s", rtx_strerror());
 	if (second)
 		assert_int_equal(rtx_timeline_close(second), 0);
@@ -456,10 +461,10 @@ static int refuse_each(const struct refusal *refusal, bool beside_another)
 static void a_refusal_at_any_step_leaves_nothing_and_passes(void **state)
 {
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-		/* the GPU; the second timeline and its event; the third with a new group */
-		assert_int_equal(refuse_each(&refusals[i], false), 14 + 7 + 2 + 4 + 2);
+		/* the GPU; the second timeline and its event; the host's; the third with a group */
+		assert_int_equal(refuse_each(&refusals[i], false), 14 + 7 + 2 + 2 + 4 + 2);
 		/* beside another handle: memory and a channel; the group has another's */
-		assert_int_equal(refuse_each(&refusals[i], true), 2 + 3 + 7 + 2 + 3 + 2);
+		assert_int_equal(refuse_each(&refusals[i], true), 2 + 3 + 7 + 2 + 2 + 3 + 2);
 	}
 }
 
