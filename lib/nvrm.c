@@ -474,9 +474,8 @@ static int put(struct rtx_timeline *t, uint32_t value, uint64_t begun, bool quie
 
 	if (place < 0)
 		return place;
-	t->payload[place] = ++t->payloads;
-	t->armed_at[place] = value;
-	t->begun[place] = begun;
+	t->places[place] =
+		(struct armed_place){ .payload = ++t->payloads, .begun = begun, .value = value };
 	t->armed = value;
 	t->any_armed = true;
 	t->quiet = quiet;
@@ -490,7 +489,7 @@ int rtx_lib_timeline_loud(struct rtx_timeline *t)
 
 	if (!t->any_armed || !t->quiet || timeline_reached(t, t->armed))
 		return 0;
-	return put(t, t->armed, t->begun[last], false);
+	return put(t, t->armed, t->places[last].begun, false);
 }
 
 int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value, bool quiet)
@@ -537,10 +536,11 @@ static unsigned int outstanding(const struct rtx_timeline *t)
 	unsigned int count = 0;
 
 	for (uint32_t i = 0; i < NVRM_ENTRIES; i++) {
-		uint32_t next = (i + 1) % NVRM_ENTRIES;
+		const struct armed_place *p = &t->places[i],
+					 *next = &t->places[(i + 1) % NVRM_ENTRIES];
 
-		count += t->payload[i] && (int32_t)(t->armed_at[i] - word) > 0 &&
-			 !(t->payload[next] > t->payload[i] && t->armed_at[next] == t->armed_at[i]);
+		count += p->payload && (int32_t)(p->value - word) > 0 &&
+			 !(next->payload > p->payload && next->value == p->value);
 	}
 	return count;
 }
@@ -599,9 +599,9 @@ int rtx_timeline_stamp(rtx_timeline_t t, uint32_t value, uint64_t *gpu_ns)
 	for (unsigned int i = 0; i < NVRM_ENTRIES; i++) {
 		volatile struct nvrm_fence *fence = &t->channel.fences[i];
 
-		if (!t->payload[i] || t->armed_at[i] != value)
+		if (!t->places[i].payload || t->places[i].value != value)
 			continue;
-		if (__atomic_load_n(&fence->payload, __ATOMIC_ACQUIRE) != t->payload[i]) {
+		if (__atomic_load_n(&fence->payload, __ATOMIC_ACQUIRE) != t->places[i].payload) {
 			ret = rtx_lib_failed(-EAGAIN, "value %u has not been reached", value);
 			continue;
 		}

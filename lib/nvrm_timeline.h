@@ -15,6 +15,13 @@
 #include "rtxg_nvrm.h"
 #include "sys.h"
 
+/* What stands in a place of the channel's ring. */
+struct armed_place {
+	uint64_t payload; /* of its fence; 0: nothing has been armed here */
+	uint64_t begun;	  /* when its work was given to the stream, or it was armed */
+	uint32_t value;
+};
+
 struct rtx_timeline {
 	/* These outlive it, for threads that come too late. */
 	unsigned int number;
@@ -31,11 +38,8 @@ struct rtx_timeline {
 
 	uint32_t next; /* what rtx_lib_timeline_next() gave last */
 	bool any_armed;
-	uint32_t armed;			 /* last one */
-	bool quiet;			 /* that one raises no interrupt */
-	uint32_t armed_at[NVRM_ENTRIES]; /* by place: the value; its fence has the payload below */
-	uint64_t payload[NVRM_ENTRIES];
-	uint64_t begun[NVRM_ENTRIES]; /* when its work was given to the stream, or it was armed */
+	uint32_t armed; /* last one */
+	bool quiet;	/* that one raises no interrupt */
 	uint64_t payloads;
 	uint64_t next_at; /* when next was given */
 
@@ -52,6 +56,8 @@ struct rtx_timeline {
 	uint32_t leader, turn;
 	uint32_t users; /* that wait */
 	uint64_t counted_armed, waits, wakes, missed, looks, hits;
+
+	struct armed_place places[NVRM_ENTRIES]; /* last: what a wait needs lies together */
 };
 
 struct rtx_nvrm {

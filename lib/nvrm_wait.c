@@ -146,9 +146,9 @@ static void foresee(struct rtx_timeline *t, struct wait *w, uint64_t now)
 	/* Of several, one sleeps in the driver and wakes the others: none of them looks. */
 	if (load(&t->users) > 1 || !t->any_armed || t->armed != w->value)
 		return;
-	w->use.begun = t->begun[place];
+	w->use.begun = t->places[place].begun;
 	w->place = place;
-	w->payload = t->payload[place];
+	w->payload = t->places[place].payload;
 	w->wake = rtx_lib_foresee_wake(&t->foresee, w->use.begun, now);
 	w->look = rtx_lib_foresee_look(&t->foresee);
 	w->use.end = w->wake ? FORESEE_LATE : FORESEE_SLEPT;
