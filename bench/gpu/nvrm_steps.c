@@ -4,7 +4,7 @@
  * in which they come, and what lies between them. Prints one JSON object a line. Needs NVIDIA's
  * driver, and no CUDA.
  *
- *     nvrm_steps [--runs N] [--device N] [--bind]
+ *     nvrm_steps [--runs N] [--device N] [--bind] [--bare]
  *
  * Phases of each run: "init" is rtx_nvrm_init and a first timeline, "second" a second timeline,
  * "again" a timeline after both have been closed, which needs a new group of channels. "first_us"
@@ -12,7 +12,8 @@
  * the median. The last line of a phase has its whole time, and what came after its last call: for
  * init that is mostly the wait for the GPU's first release. --bind has each channel bound to its
  * engine before it is started, a call that librtxg leaves out where the driver does without: what
- * it saves by that.
+ * it saves by that. --bare opens each channel without a group of librtxg's, so that the driver makes
+ * one of its own for each: what the group costs.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -50,8 +51,9 @@ static struct phase_times {
 static struct phase_times *now; /* NULL: not a part of what is measured */
 static int step;
 static uint64_t last_ended;
-static bool binds;
+static bool binds, bare;
 static uint32_t last_channel, engine; /* that the driver was asked for last */
+static uint32_t device, space, group; /* group: one that is not there */
 
 static void took(const char *what, uint64_t number, uint64_t began)
 {
@@ -103,6 +105,37 @@ static void bind_channel(void *ctx, int fd, uint32_t client)
 		fprintf(stderr, "nvrm_steps: --bind: status 0x%x\n", c.status);
 }
 
+/* Turns a call for librtxg's group into one for the channel alone. True: there is none to make. */
+static bool without_group(uint32_t request, void *arg)
+{
+	struct nvos64 *a = arg;
+	struct nvos54 *c = arg;
+	struct nvos00 *f = arg;
+
+	if (request == RM_IOC(NV_ESC_RM_ALLOC, struct nvos64)) {
+		if (a->class_id == NV_CLASS_CHANNEL_GROUP) {
+			device = a->parent;
+			group = a->object;
+			space = ((const struct nvrm_group_alloc *)(uintptr_t)a->params)->space;
+			a->status = NV_STATUS_OK;
+			return true;
+		}
+		if (group && a->parent == group) {
+			a->parent = device;
+			((struct nvrm_channel_alloc *)(uintptr_t)a->params)->space = space;
+		}
+	} else if (request == RM_IOC(NV_ESC_RM_CONTROL, struct nvos54)) {
+		if (c->cmd == NVA06C_GPFIFO_SCHEDULE) {
+			c->cmd = NVA06F_GPFIFO_SCHEDULE;
+			c->object = last_channel;
+		}
+	} else if (request == RM_IOC(NV_ESC_RM_FREE, struct nvos00) && f->object == group) {
+		f->status = NV_STATUS_OK;
+		return true;
+	}
+	return false;
+}
+
 static int timed_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 {
 	bool allocates = request == RM_IOC(NV_ESC_RM_ALLOC, struct nvos64);
@@ -112,8 +145,12 @@ static int timed_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 	uint64_t began;
 	int ret;
 
+	if (allocates && a->class_id == NV_CLASS_CHANNEL_GROUP)
+		engine = ((const struct nvrm_group_alloc *)(uintptr_t)a->params)->engine;
 	if (binds && controls && c->cmd == NVA06C_GPFIFO_SCHEDULE)
 		bind_channel(ctx, fd, c->client);
+	if (bare && without_group(request, arg))
+		return 0;
 	began = rtxg_now_ns();
 	ret = DRIVER.ioctl(ctx, fd, request, arg);
 	if (allocates)
@@ -180,13 +217,13 @@ static void must(int error, const char *what)
 	exit(error == -ENODEV ? 77 : 1);
 }
 
-static void measure(int run, const char *device)
+static void measure(int run, const char *name)
 {
 	rtx_timeline_t first, second, again;
 	rtx_nvrm_t nvrm;
 	uint64_t began = phase_begins(INIT);
 
-	must(rtx_nvrm_init(&nvrm, device), "rtx_nvrm_init");
+	must(rtx_nvrm_init(&nvrm, name), "rtx_nvrm_init");
 	must(rtx_nvrm_timeline(nvrm, NULL, &first), "rtx_nvrm_timeline, the first");
 	phase_ends(run, began);
 	began = phase_begins(SECOND);
@@ -218,10 +255,10 @@ static void print_phase(enum phase phase, int runs)
 	}
 	printf("{\"phase\": \"%s\", \"runs\": %d, \"calls\": %d, \"first_us\": %.1f, "
 	       "\"p50_us\": %.1f, \"p90_us\": %.1f, \"in_calls_us\": %.1f, \"after_us\": %.1f, "
-	       "\"bind\": %s}\n",
+	       "\"bind\": %s, \"bare\": %s}\n",
 	       phase_names[phase], runs, count, us(first), us(sorted_at(p->whole, runs, 50)),
 	       us(sorted_at(p->whole, runs, 90)), us(in_calls), us(sorted_at(p->after, runs, 50)),
-	       binds ? "true" : "false");
+	       binds ? "true" : "false", bare ? "true" : "false");
 }
 
 int main(int argc, char **argv)
@@ -229,9 +266,10 @@ int main(int argc, char **argv)
 	static const struct option options[] = { { "runs", 1, NULL, 'r' },
 						 { "device", 1, NULL, 'd' },
 						 { "bind", 0, NULL, 'b' },
+						 { "bare", 0, NULL, 'a' },
 						 { NULL, 0, NULL, 0 } };
 	static struct nv_sys timed;
-	const char *device = NULL;
+	const char *name = NULL;
 	int runs = 50, opt;
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) >= 0)
@@ -240,10 +278,13 @@ int main(int argc, char **argv)
 			runs = atoi(optarg);
 			break;
 		case 'd':
-			device = optarg;
+			name = optarg;
 			break;
 		case 'b':
 			binds = true;
+			break;
+		case 'a':
+			bare = true;
 			break;
 		default:
 			return 64;
@@ -262,7 +303,7 @@ int main(int argc, char **argv)
 	timed.mmap_writable = timed_map;
 	rtx_lib_nvrm_sys = &timed;
 	for (int run = 0; run < runs; run++)
-		measure(run, device);
+		measure(run, name);
 	for (enum phase phase = INIT; phase < PHASES; phase++)
 		print_phase(phase, runs);
 	return 0;

@@ -258,7 +258,7 @@ static void spend_group(uint32_t client, uint32_t handle)
 		if (object[i].kind == CHANNEL && object[i].client == client &&
 		    object[i].parent == handle)
 			return;
-	if (group)
+	if (group && group->kind == GROUP)
 		group->spent = true;
 }
 
@@ -309,7 +309,10 @@ static uint32_t allocate(struct nvos64 *a)
 		const struct nvrm_channel_alloc *c = p;
 		const struct object *memory = find(a->root, c->userd[0]);
 
-		if (find(a->root, a->parent)->engine != c->engine || !c->entries ||
+		o = find(a->root, a->parent);
+		/* one without a group has one of the driver's own */
+		if ((o->kind == GROUP && o->engine != c->engine) ||
+		    (o->kind != GROUP && !find(a->root, c->space)) || !c->entries ||
 		    c->entries > ENTRIES_MAX || !memory || memory->kind != PAGES ||
 		    c->userd_offset[0] % 512 || c->userd_offset[0] + 512 > memory->length)
 			return NV_STATUS_INVALID_ARGUMENT;
@@ -375,6 +378,9 @@ static uint32_t control(struct nvos54 *c)
 			if (object[i].kind == CHANNEL && object[i].client == c->client &&
 			    object[i].parent == c->object)
 				object[i].scheduled = object[i].bound || !fake_nvrm.needs_bind;
+		return NV_STATUS_OK;
+	case NVA06F_GPFIFO_SCHEDULE:
+		o->scheduled = true;
 		return NV_STATUS_OK;
 	case NVC36F_GET_WORK_SUBMIT_TOKEN:
 		/* as on the card: not before it has a runlist */

@@ -58,3 +58,13 @@ def test_a_bound_channel_takes_one_call_more() -> None:
     for phase, names in bound.items():
         assert names.count(BIND) == 1
         assert [name for name in names if name != BIND] == without[phase]
+
+
+def test_a_bare_channel_takes_no_group() -> None:
+    """Its own start is asked for, and each timeline takes the same calls."""
+    found, whole = calls("--bare")
+    assert all(line["bare"] for line in whole)
+    names = [name for phase in found.values() for name in phase]
+    assert "alloc class 0xa06c" not in names
+    assert names.count("control 0xa06f0103") == 3
+    assert found["again"] == found["second"][2:]

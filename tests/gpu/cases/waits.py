@@ -355,8 +355,9 @@ def steps(setup: Setup, parts: Parts) -> None:
     """The calls of rtx_nvrm_init, each with its time, and those of two more timelines."""
     lines = parts.lines("nvrm_steps", "--runs", "50")
     bound = parts.lines("nvrm_steps", "--runs", "50", "--bind")
-    whole = {line["phase"]: line for line in lines if "runs" in line}
-    more = {line["phase"]: line["p50_us"] for line in bound if "runs" in line}
+    whole, more = (
+        {line["phase"]: line for line in found if "runs" in line} for found in (lines, bound)
+    )
     for phase, what in STEPS.items():
         setup.record(
             f"{what}: median",
@@ -366,7 +367,7 @@ def steps(setup: Setup, parts: Parts) -> None:
             "-",
             None,
             each=[line for line in lines if line["phase"] == phase],
-            with_channels_bound_us=more[phase],
+            with_channels_bound_us=more[phase]["p50_us"],
         )
 
 
