@@ -2,7 +2,8 @@
 /*
  * nvrm_abi.h - the part of the NVIDIA driver's interface that a channel of one's own needs, beside
  * the lever's (rm_abi.h): numbers and structures, each with its size asserted. Facts of the
- * interface only, as the driver's public headers of release 580 give them. Not installed.
+ * interface only, as the driver's public headers give them; levers/nvidia/needs.csv says of which
+ * releases. Not installed.
  */
 #ifndef RTX_LIB_NVRM_ABI_H
 #define RTX_LIB_NVRM_ABI_H
@@ -17,13 +18,16 @@
 #define NV_CLASS_MEMORY_VIRTUAL 0x0070u /* all addresses of a space, to map memory at */
 #define NV_CLASS_OS_DESCRIPTOR	0x0071u /* pages of the calling process */
 #define NV_CLASS_OS_EVENT	0x0079u
-/* doorbells, newest first */
-#define NV_CLASS_USERMODE_HOPPER 0xc661u
-#define NV_CLASS_USERMODE_AMPERE 0xc561u
-#define NV_CLASS_USERMODE_TURING 0xc461u
+/* doorbells */
+#define NV_CLASS_USERMODE_BLACKWELL 0xc761u
+#define NV_CLASS_USERMODE_HOPPER    0xc661u
+#define NV_CLASS_USERMODE_AMPERE    0xc561u
+#define NV_CLASS_USERMODE_TURING    0xc461u
 /* channels. The one of Ampere knows the interrupt, and Hopper has it, too */
-#define NV_CLASS_CHANNEL_AMPERE 0xc56fu
-#define NV_CLASS_CHANNEL_HOPPER 0xc86fu
+#define NV_CLASS_CHANNEL_AMPERE	     0xc56fu
+#define NV_CLASS_CHANNEL_HOPPER	     0xc86fu
+#define NV_CLASS_CHANNEL_BLACKWELL   0xc96fu
+#define NV_CLASS_CHANNEL_BLACKWELL_B 0xca6fu
 
 #define NVA06C_GPFIFO_SCHEDULE	     0xa06c0101u
 #define NVA06F_BIND		     0xa06f0104u
@@ -88,11 +92,20 @@ struct nvrm_group_alloc {
 	uint32_t error, ecc_error, space, engine;
 	uint8_t plugin, pad[3];
 };
-struct nvrm_channel_alloc {
+struct nvrm_channel_alloc { /* until NV_CHANNEL_MOVED */
 	uint32_t error, buffer;
 	uint64_t ring;
 	uint32_t entries, flags, context_share, space;
 	uint32_t userd[8];
+	uint64_t userd_offset[8];
+	uint32_t engine, cid, subdevice, ecc_error;
+	uint8_t reserved[224];
+};
+struct nvrm_channel_alloc_moved {
+	uint32_t error, buffer;
+	uint64_t ring;
+	uint32_t entries, flags, context_share, space, handle_space;
+	uint32_t userd[8], pad;
 	uint64_t userd_offset[8];
 	uint32_t engine, cid, subdevice, ecc_error;
 	uint8_t reserved[224];
@@ -115,5 +128,6 @@ _Static_assert(sizeof(struct nvrm_space_alloc) == 56, "virtual space alloc");
 _Static_assert(sizeof(struct nvrm_addresses_alloc) == 24, "virtual memory alloc");
 _Static_assert(sizeof(struct nvrm_group_alloc) == 20, "channel group alloc");
 _Static_assert(sizeof(struct nvrm_channel_alloc) == 368, "channel alloc");
+_Static_assert(sizeof(struct nvrm_channel_alloc_moved) == 376, "channel alloc, moved");
 
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "rm.h"
 
@@ -120,21 +121,29 @@ static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t 
 int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,
 		void *params, uint32_t size)
 {
+	/* The driver reads and writes as many bytes as its release has, whatever size says. */
+	_Alignas(8) uint8_t room[RM_PARAMETERS_MAX] = { 0 };
 	struct nvos64 a = {
 		.root = rm->client,
 		.parent = parent,
 		.object = *object,
 		.class_id = class_id,
-		.params = (uintptr_t)params,
+		.params = params ? (uintptr_t)room : 0,
 		.params_size = size,
 	};
 	int err;
 
+	if (size > sizeof(room))
+		return -EINVAL;
+	if (params)
+		memcpy(room, params, size);
 	if (!a.object && class_id != NV_CLASS_ROOT_CLIENT)
 		a.object = nv_rm_handle(rm);
 	err = call(rm, rm->ctl, RM_IOC(NV_ESC_RM_ALLOC, struct nvos64), &a, class_id);
 	if (err < 0)
 		return err;
+	if (params)
+		memcpy(params, room, size);
 	if (a.status == NV_STATUS_OK)
 		*object = a.object;
 	return nv_rm_answer(rm, class_id, a.status);
@@ -283,6 +292,17 @@ int nv_rm_dup(struct nv_rm_gpu *gpu, int fd, uint32_t client, uint32_t object, u
 	return err;
 }
 
+static uint32_t release_of(struct nv_rm *rm)
+{
+	struct nv_version v = { .command = NV_VERSION_QUERY };
+
+	if (rm->sys->ioctl(rm->sys->ctx, rm->ctl, RM_IOC(NV_ESC_CHECK_VERSION, struct nv_version),
+			   &v) < 0)
+		return 0;
+	v.text[sizeof(v.text) - 1] = 0;
+	return (uint32_t)strtoul(v.text, NULL, 10);
+}
+
 int nv_rm_open(struct nv_rm *rm, const struct nv_sys *sys)
 {
 	int err;
@@ -295,6 +315,7 @@ int nv_rm_open(struct nv_rm *rm, const struct nv_sys *sys)
 		rm->ctl = -1;
 		return err == -ENOENT || err == -ENXIO ? -ENODEV : err;
 	}
+	rm->release = release_of(rm);
 	err = nv_rm_alloc(rm, 0, &rm->client, NV_CLASS_ROOT_CLIENT, NULL, 0);
 	if (err) {
 		nv_rm_close(rm);

@@ -40,6 +40,8 @@ struct nv_sys {
 extern const struct nv_sys nv_sys_linux;
 
 #define RM_GPUS_MAX 32
+/* Bytes that the parameters of an object may have in a release that is not known here. */
+#define RM_PARAMETERS_MAX 1024u
 
 struct nv_rm {
 	const struct nv_sys *sys;
@@ -48,6 +50,7 @@ struct nv_rm {
 	uint32_t next_handle; /* handles that we choose ourselves */
 	/* what the driver answered last, OK where the kernel did; and to which command or class */
 	uint32_t status, command;
+	uint32_t release; /* of the driver: 580 of "580.159.04"; 0: it does not say */
 	uint64_t calls; /* of the driver, so far */
 	/* the longest of all calls, ns, and what it asked for: a control's command, or an escape */
 	uint64_t longest_ns;
@@ -82,7 +85,10 @@ uint32_t nv_rm_handle(struct nv_rm *rm);
 /* Keeps the driver's answer to a command (or class, or escape): 0, or as a negative errno. */
 int nv_rm_answer(struct nv_rm *rm, uint32_t command, uint32_t status);
 
-/* Chooses the handle if *object is 0. */
+/*
+ * Chooses the handle if *object is 0. size: of params, at most RM_PARAMETERS_MAX (else -EINVAL). A
+ * driver whose own parameters are longer sees zeros behind them.
+ */
 int nv_rm_alloc(struct nv_rm *rm, uint32_t parent, uint32_t *object, uint32_t class_id,
 		void *params, uint32_t size);
 int nv_rm_free(struct nv_rm *rm, uint32_t parent, uint32_t object);

@@ -50,6 +50,7 @@
 #define NV_ESC_RM_MAP_MEMORY 0x4e
 #define NV_ESC_CARD_INFO     200
 #define NV_ESC_REGISTER_FD   201
+#define NV_ESC_CHECK_VERSION 210
 
 /* Classes */
 #define NV_CLASS_ROOT_CLIENT	   0x0041u
@@ -91,6 +92,9 @@
 
 #define NV_DISABLE_CHANNELS_MAX 64u
 
+/* The first release whose parameters of a channel have a field more, before USERD's. */
+#define NV_CHANNEL_MOVED 610u
+
 struct nvos00 { /* RM_FREE */
 	uint32_t root, parent, object, status;
 };
@@ -128,6 +132,11 @@ struct nvos33_fd { /* RM_MAP_MEMORY */
 struct nv_register_fd {
 	int32_t ctl_fd;
 };
+struct nv_version { /* of CHECK_VERSION */
+	uint32_t command, reply;
+	char text[64]; /* as "580.159.04" */
+};
+#define NV_VERSION_QUERY '2'
 struct nv_card_info { /* of CARD_INFO: one for each GPU */
 	uint8_t valid, pad0[3];
 	uint32_t domain;
@@ -299,6 +308,7 @@ _Static_assert(sizeof(struct nvos64) == 48, "NVOS64");
 _Static_assert(sizeof(struct nvos55) == 28, "NVOS55");
 _Static_assert(sizeof(struct nvos57) == 24, "NVOS57");
 _Static_assert(sizeof(struct nv_card_info) == 72, "card info");
+_Static_assert(sizeof(struct nv_version) == 72, "version");
 _Static_assert(sizeof(struct nvos33_fd) == 56, "NVOS33 with descriptor");
 _Static_assert(sizeof(struct nv_device_alloc) == 56, "NV0080 alloc");
 _Static_assert(sizeof(struct nv_memory_alloc) == 128, "memory alloc");

@@ -282,6 +282,32 @@ static void drop(struct object *o)
 			drop(&object[i]);
 }
 
+/*
+ * The driver copies as many bytes as its own release has for that class, in and out, whatever the
+ * caller's size says. What it gives back is not zero, as a driver's own numbers are not.
+ */
+static void give_back(const struct nvos64 *a, size_t theirs)
+{
+	uint8_t *p = (uint8_t *)(uintptr_t)a->params;
+
+	for (size_t i = a->params_size; i < theirs; i++)
+		p[i] = 0xd7;
+}
+
+/* The parameters of a channel as the oldest release has them. */
+static struct nvrm_channel_alloc channel_of(const void *params)
+{
+	struct nvrm_channel_alloc a = *(const struct nvrm_channel_alloc *)params;
+	const struct nvrm_channel_alloc_moved *moved = params;
+
+	if (fake_nvrm.release < NV_CHANNEL_MOVED)
+		return a;
+	memcpy(a.userd, moved->userd, sizeof(a.userd));
+	memcpy(a.userd_offset, moved->userd_offset, sizeof(a.userd_offset));
+	a.engine = moved->engine;
+	return a;
+}
+
 static uint32_t allocate(struct nvos64 *a)
 {
 	void *p = (void *)(uintptr_t)a->params;
@@ -303,27 +329,33 @@ static uint32_t allocate(struct nvos64 *a)
 	case NV_CLASS_CHANNEL_GROUP:
 		o = add(a->root, a->parent, a->object, GROUP);
 		o->engine = ((struct nvrm_group_alloc *)p)->engine;
+		give_back(a, fake_nvrm.release >= 615 ? 28 : 20);
 		return NV_STATUS_OK;
 	case NV_CLASS_CHANNEL_AMPERE:
-	case NV_CLASS_CHANNEL_HOPPER: {
-		const struct nvrm_channel_alloc *c = p;
-		const struct object *memory = find(a->root, c->userd[0]);
+	case NV_CLASS_CHANNEL_HOPPER:
+	case NV_CLASS_CHANNEL_BLACKWELL:
+	case NV_CLASS_CHANNEL_BLACKWELL_B: {
+		const struct nvrm_channel_alloc c = channel_of(p);
+		const struct object *memory = find(a->root, c.userd[0]);
 
+		if (a->class_id < fake_nvrm.oldest_class)
+			return NV_STATUS_INVALID_CLASS;
+		give_back(a, fake_nvrm.release >= NV_CHANNEL_MOVED ? 376 : 368);
 		o = find(a->root, a->parent);
 		/* one without a group has one of the driver's own */
-		if ((o->kind == GROUP && o->engine != c->engine) ||
-		    (o->kind != GROUP && !find(a->root, c->space)) || !c->entries ||
-		    c->entries > ENTRIES_MAX || !memory || memory->kind != PAGES ||
-		    c->userd_offset[0] % 512 || c->userd_offset[0] + 512 > memory->length)
+		if ((o->kind == GROUP && o->engine != c.engine) ||
+		    (o->kind != GROUP && !find(a->root, c.space)) || !c.entries ||
+		    c.entries > ENTRIES_MAX || !memory || memory->kind != PAGES ||
+		    c.userd_offset[0] % 512 || c.userd_offset[0] + 512 > memory->length)
 			return NV_STATUS_INVALID_ARGUMENT;
 		if (find(a->root, a->parent)->spent)
 			return NV_STATUS_INVALID_STATE;
 		at = memory->at;
 		o = add(a->root, a->parent, a->object, CHANNEL);
-		o->engine = c->engine;
-		o->entries = c->entries;
-		o->ring = c->ring;
-		o->userd = at + c->userd_offset[0];
+		o->engine = c.engine;
+		o->entries = c.entries;
+		o->ring = c.ring;
+		o->userd = at + c.userd_offset[0];
 		return NV_STATUS_OK;
 	}
 	case NV_CLASS_OS_EVENT: {
@@ -336,9 +368,12 @@ static uint32_t allocate(struct nvos64 *a)
 		o->index = e->index & 0xffff;
 		return NV_STATUS_OK;
 	}
+	case NV_CLASS_USERMODE_BLACKWELL:
 	case NV_CLASS_USERMODE_HOPPER:
 	case NV_CLASS_USERMODE_AMPERE:
 	case NV_CLASS_USERMODE_TURING:
+		if (a->class_id < fake_nvrm.oldest_doorbell)
+			return NV_STATUS_INVALID_CLASS;
 		add(a->root, a->parent, a->object, DOORBELL);
 		return NV_STATUS_OK;
 	case NV_CLASS_MEMORY_VIRTUAL:
@@ -513,6 +548,8 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 	pthread_mutex_lock(&lock);
 	if (request == RM_IOC(NV_ESC_CARD_INFO, struct nv_card_info[RM_GPUS_MAX])) {
 		name_cards(arg);
+	} else if (request == RM_IOC(NV_ESC_CHECK_VERSION, struct nv_version)) {
+		snprintf(((struct nv_version *)arg)->text, 64, "%u.71.09", fake_nvrm.release);
 	} else if (request == RM_IOC(NV_ESC_RM_FREE, struct nvos00)) {
 		struct nvos00 *f = arg;
 		struct object *o = find(f->root, f->object);

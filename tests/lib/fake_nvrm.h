@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * fake_nvrm.h - a driver and a GPU that are not there, for channels of one's own: it answers the
- * set-up's calls as release 580 was seen to answer on an H100, and a thread plays the engine, which
- * reads rings, waits for words, writes fences and raises interrupts. Descriptors are real ones.
+ * set-up's calls as release 580 was seen to answer on an H100, or as the headers of another release
+ * have it, and a thread plays the engine, which reads rings, waits for words, writes fences and
+ * raises interrupts. Descriptors are real ones.
  */
 #ifndef RTXG_FAKE_NVRM_H
 #define RTXG_FAKE_NVRM_H
@@ -25,7 +26,10 @@ struct fake_nvrm {
 	bool needs_bind, unbound_astray;
 	bool no_interrupts;    /* they are lost */
 	bool hold_fences;      /* none is written as yet: the engine takes its place again */
+	uint32_t release;      /* of the driver; 0: it does not say, and is 580 */
 	uint32_t refuse_class; /* that class is not known */
+	/* channels and doorbells of lower numbers are not known */
+	uint32_t oldest_class, oldest_doorbell;
 	/*
 	 * This call of the driver (from 1) is refused; 0: none. By a status, or by the kernel with
 	 * an errno.

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 #include "fake_nvrm.h"
 #include "nvrm.h"
+#include "nvrm_abi.h"
 #include "nvrm_gpu.h"
 #include "rtxg_clock.h"
 #include "rtxg_nvrm.h"
@@ -576,6 +577,31 @@ static void an_older_doorbell_and_a_newer_channel_do(void **state)
 	}
 }
 
+/* What stands behind the parameters is the caller's: a driver with longer ones must not write it. */
+static void a_driver_with_longer_parameters_overwrites_nothing(void **state)
+{
+	struct {
+		struct nvrm_group_alloc group;
+		uint8_t behind[64];
+	} mine = { .group = { .engine = NV_ENGINE_TYPE_COPY0 } };
+	struct nv_rm rm;
+	uint32_t group = 0;
+
+	fake_nvrm.release = 615;
+	assert_int_equal(nv_rm_open(&rm, &fake_nvrm_sys), 0);
+	assert_int_equal(rm.release, 615);
+	assert_int_equal(nv_rm_alloc(&rm, rm.client, &group, NV_CLASS_CHANNEL_GROUP, &mine.group,
+				     sizeof(mine.group)),
+			 0);
+	for (size_t i = 0; i < sizeof(mine.behind); i++)
+		assert_int_equal(mine.behind[i], 0);
+	assert_int_equal(nv_rm_alloc(&rm, rm.client, &group, NV_CLASS_CHANNEL_GROUP, &mine,
+				     RM_PARAMETERS_MAX + 1),
+			 -EINVAL);
+	nv_rm_close(&rm);
+	nothing_is_left();
+}
+
 static void a_gpu_is_named_as_people_name_it(void **state)
 {
 	static const char *const wrong[] = { "2", "0000:3e:01.0", "GPU-none", "", "1x", "one" };
@@ -642,6 +668,7 @@ int main(void)
 		cmocka_unit_test_setup(opening_takes_few_calls, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
 		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
+		cmocka_unit_test_setup(a_driver_with_longer_parameters_overwrites_nothing, before),
 		cmocka_unit_test_setup(a_gpu_is_named_as_people_name_it, before),
 		cmocka_unit_test_setup(without_a_driver_or_a_right_the_reason_is_said, before),
 	};
