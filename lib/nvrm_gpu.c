@@ -408,6 +408,11 @@ static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, 
 					.engine = gpu->engine,
 					.userd = { piece->handle },
 					.userd_offset = { offset + USERD_OFFSET } };
+	struct nvrm_channel_alloc_moved moved = { .ring = a.ring,
+						  .entries = a.entries,
+						  .engine = a.engine,
+						  .userd = { a.userd[0] },
+						  .userd_offset = { a.userd_offset[0] } };
 	int err;
 
 	memset(c, 0, sizeof(*c));
@@ -419,7 +424,9 @@ static int make_channel(struct nvrm_gpu *gpu, const struct nvrm_memory *memory, 
 	c->fences = (volatile struct nvrm_fence *)(pages + FENCES_OFFSET);
 	c->push_at = at + PUSH_OFFSET;
 	c->fences_at = at + FENCES_OFFSET;
-	err = nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class, &a, sizeof(a));
+	err = nv_rm_alloc(&gpu->rm, gpu->group, &c->handle, gpu->channel_class,
+			  gpu->channel_moved ? (void *)&moved : &a,
+			  gpu->channel_moved ? sizeof(moved) : sizeof(a));
 	gpu->channels += !err;
 	return err;
 }
@@ -546,7 +553,9 @@ static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_memory *memory,
 {
 	/* Engines that only copy come first; the lowest two may share the compute engine's queue. */
 	static const uint32_t engines[] = { 2, 3, 4, 5, 6, 7, 8, 9, 1, 0 };
-	static const uint32_t classes[] = { NV_CLASS_CHANNEL_AMPERE, NV_CLASS_CHANNEL_HOPPER };
+	static const uint32_t classes[] = { NV_CLASS_CHANNEL_AMPERE, NV_CLASS_CHANNEL_HOPPER,
+					    NV_CLASS_CHANNEL_BLACKWELL,
+					    NV_CLASS_CHANNEL_BLACKWELL_B };
 	int err = 0;
 
 	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)
@@ -572,7 +581,8 @@ static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_memory *memory,
 static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, const char **step)
 {
 	static const uint32_t doorbells[] = { NV_CLASS_USERMODE_HOPPER, NV_CLASS_USERMODE_AMPERE,
-					      NV_CLASS_USERMODE_TURING };
+					      NV_CLASS_USERMODE_TURING,
+					      NV_CLASS_USERMODE_BLACKWELL };
 	struct nv_register_fd reg = { .ctl_fd = gpu->rm.ctl };
 	struct nv_id_info info = { .gpu_id = card->gpu_id };
 	struct nv_device_alloc device = { .client_share = gpu->rm.client,
@@ -612,11 +622,11 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
 	*step = "opening the doorbell";
 	err = -EOPNOTSUPP;
 	for (size_t i = 0; i < sizeof(doorbells) / sizeof(doorbells[0]) && err; i++) {
-		bool hopper = doorbells[i] == NV_CLASS_USERMODE_HOPPER;
+		bool asks = doorbells[i] >= NV_CLASS_USERMODE_HOPPER;
 
 		doorbell = 0;
 		err = nv_rm_alloc(&gpu->rm, gpu->subdevice, &doorbell, doorbells[i],
-				  hopper ? &usermode : NULL, hopper ? sizeof(usermode) : 0);
+				  asks ? &usermode : NULL, asks ? sizeof(usermode) : 0);
 	}
 	if (!err)
 		err = map_doorbell(gpu, doorbell);
@@ -774,6 +784,7 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_memo
 		rtx_lib_nvrm_close(gpu, memory);
 		return err;
 	}
+	gpu->channel_moved = gpu->rm.release >= NV_CHANNEL_MOVED;
 	err = open_objects(gpu, &card, &step);
 	if (!err)
 		err = open_memory(gpu, memory, &step);

@@ -60,6 +60,7 @@ struct nvrm_gpu {
 	uint32_t device, subdevice, space, addresses, group;
 	uint32_t engine, channel_class;
 	bool binds; /* channels are bound to the engine by a call of their own */
+	bool channel_moved; /* its parameters are those since NV_CHANNEL_MOVED */
 	/* In the group. Once its last one has gone the driver lets it have no others. */
 	unsigned int channels;
 	bool spent;

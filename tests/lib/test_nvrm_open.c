@@ -577,6 +577,37 @@ static void an_older_doorbell_and_a_newer_channel_do(void **state)
 	}
 }
 
+static void a_gpu_that_has_lost_the_older_classes_does(void **state)
+{
+	static const uint32_t oldest[] = { NV_CLASS_CHANNEL_HOPPER, NV_CLASS_CHANNEL_BLACKWELL,
+					   NV_CLASS_CHANNEL_BLACKWELL_B };
+
+	for (size_t i = 0; i < sizeof(oldest) / sizeof(oldest[0]); i++) {
+		before(NULL);
+		fake_nvrm.oldest_class = oldest[i];
+		fake_nvrm.oldest_doorbell = NV_CLASS_USERMODE_BLACKWELL;
+		up();
+		set(line, 1);
+		assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+		down();
+	}
+}
+
+/* 610 has moved fields of a channel's parameters; 615 has made a group's longer. */
+static void channels_are_made_for_the_release_of_the_driver(void **state)
+{
+	static const uint32_t releases[] = { 0, 580, 595, 610, 615, 640 };
+
+	for (size_t i = 0; i < sizeof(releases) / sizeof(releases[0]); i++) {
+		before(NULL);
+		fake_nvrm.release = releases[i];
+		up();
+		set(line, 1);
+		assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+		down();
+	}
+}
+
 /* What stands behind the parameters is the caller's: a driver with longer ones must not write it. */
 static void a_driver_with_longer_parameters_overwrites_nothing(void **state)
 {
@@ -668,6 +699,8 @@ int main(void)
 		cmocka_unit_test_setup(opening_takes_few_calls, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
 		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
+		cmocka_unit_test_setup(a_gpu_that_has_lost_the_older_classes_does, before),
+		cmocka_unit_test_setup(channels_are_made_for_the_release_of_the_driver, before),
 		cmocka_unit_test_setup(a_driver_with_longer_parameters_overwrites_nothing, before),
 		cmocka_unit_test_setup(a_gpu_is_named_as_people_name_it, before),
 		cmocka_unit_test_setup(without_a_driver_or_a_right_the_reason_is_said, before),
