@@ -131,6 +131,7 @@ unsigned long long lost; /* records for which the ring had no room */
 
 /* the loader, whose own controls are not reported; as whoami() names it */
 const volatile unsigned int self;
+const volatile unsigned int release; /* of the driver: see DISCOVER_CHANNEL_ENGINE */
 /* pid namespace of the loader; 0 = report global pids */
 const volatile unsigned long long pidns_dev;
 const volatile unsigned long long pidns_ino;
@@ -288,17 +289,21 @@ static __always_inline void report_alloc(const struct call *call, u64 arg, int l
 		if (!bpf_probe_read_user(&word, sizeof(word), (void *)params))
 			r->device = word;
 	} else if (class == DISCOVER_CLASS_GROUP && params) {
-		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 12)))
+		if (!bpf_probe_read_user(&word, sizeof(word),
+					 (void *)(params + DISCOVER_GROUP_ENGINE)))
 			r->engine = word;
 	} else if (is_channel_class(class) && params) {
-		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 128)))
+		if (!bpf_probe_read_user(&word, sizeof(word),
+					 (void *)(params + DISCOVER_CHANNEL_ENGINE(release))))
 			r->engine = word;
-		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 132)))
+		if (!bpf_probe_read_user(&word, sizeof(word),
+					 (void *)(params + DISCOVER_CHANNEL_CID(release))))
 			r->cid = word;
-		if (!bpf_probe_read_user(&word, sizeof(word), (void *)(params + 32)))
+		if (!bpf_probe_read_user(&word, sizeof(word),
+					 (void *)(params + DISCOVER_CHANNEL_USERD(release))))
 			r->userd = word;
 		bpf_probe_read_user(&r->userd_offset, sizeof(r->userd_offset),
-				    (void *)(params + 64));
+				    (void *)(params + DISCOVER_CHANNEL_USERD_OFFSET(release)));
 	}
 	bpf_ringbuf_submit(r, 0);
 }

@@ -43,6 +43,16 @@ enum discover_kind {
 #define DISCOVER_CLASS_SUBDEVICE     0x2080u
 #define DISCOVER_CLASS_GROUP	     0xa06cu
 
+/*
+ * Where the parameters of a channel have what is told of it, in bytes, by the release of the driver
+ * (580 of 580.159.04). Release 610 put a field before them.
+ */
+#define DISCOVER_CHANNEL_USERD(release)	       ((release) >= 610 ? 36 : 32)
+#define DISCOVER_CHANNEL_USERD_OFFSET(release) ((release) >= 610 ? 72 : 64)
+#define DISCOVER_CHANNEL_ENGINE(release)       ((release) >= 610 ? 136 : 128)
+#define DISCOVER_CHANNEL_CID(release)	       ((release) >= 610 ? 140 : 132)
+#define DISCOVER_GROUP_ENGINE		       12
+
 struct discover_record {
 	unsigned int kind;
 	/*

@@ -39,7 +39,7 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list args
 	return vfprintf(stderr, format, args);
 }
 
-struct discovery *discovery_open(int *error)
+struct discovery *discovery_open(uint32_t release, int *error)
 {
 	struct discovery *d = calloc(1, sizeof(*d));
 	struct stat self;
@@ -61,6 +61,7 @@ struct discovery *discovery_open(int *error)
 		d->skel->rodata->pidns_ino = self.st_ino;
 	}
 	d->skel->rodata->self = (unsigned int)getpid();
+	d->skel->rodata->release = release;
 	err = discover__load(d->skel);
 	if (err) {
 		if (access("/sys/kernel/btf/vmlinux", R_OK))

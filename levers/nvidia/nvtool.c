@@ -86,6 +86,16 @@ static void on_record(void *ctx, const struct discover_record *r)
 	fflush(stdout);
 }
 
+/* Of the driver that runs; programs may be watched without a right to it. */
+static uint32_t release(void)
+{
+	struct nv_rm own;
+	uint32_t number = nv_rm_open(&own, &nv_sys_linux) ? 0 : own.release;
+
+	nv_rm_close(&own);
+	return number;
+}
+
 static int cmd_watch(double seconds)
 {
 	struct nv_registry reg;
@@ -95,7 +105,7 @@ static int cmd_watch(double seconds)
 	int err;
 
 	nv_registry_init(&reg);
-	d = discovery_open(&err);
+	d = discovery_open(release(), &err);
 	if (!d)
 		return fail("cannot load the discovery program (root, and a kernel with BTF, are "
 			    "needed)",

@@ -160,7 +160,7 @@ int nv_tool_demand(struct nv_rm_gpu *gpus, int count, double seconds, unsigned i
 	hold_all = hold;
 	seen = calloc(LOOKED_AT, sizeof(*seen));
 	nv_registry_init(&registry);
-	d = seen ? discovery_open(&err) : NULL;
+	d = seen ? discovery_open(gpus[0].rm->release, &err) : NULL;
 	if (!d) {
 		fprintf(stderr, "rtxg-channels: cannot load the discovery program: %s\n",
 			strerror(seen ? -err : ENOMEM));

@@ -169,7 +169,7 @@ static int open_discovery(struct lever_nvidia *l, const char **why)
 	if (l->options.no_discovery)
 		return 0;
 	*why = "cannot load the discovery program: root, and a kernel with BTF, are needed";
-	l->discovery = discovery_open(&err);
+	l->discovery = discovery_open(l->rm.release, &err);
 	if (!l->discovery)
 		return err;
 	err = source(l, discovery_fd(l->discovery), NV_SOURCE_DISCOVERY);
