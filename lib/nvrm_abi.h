@@ -10,6 +10,9 @@
 
 #include "rm_abi.h"
 
+/* Earlier ones have other structures for what channels of one's own need. */
+#define NVRM_RELEASE_OLDEST 580u
+
 #define NV_ESC_RM_ALLOC_MEMORY 0x27
 #define NV_ESC_RM_MAP_DMA      0x57
 #define NV_ESC_ALLOC_OS_EVENT  206

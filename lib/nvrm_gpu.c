@@ -107,6 +107,11 @@ static int find(struct nvrm_gpu *gpu, const char *device, struct nv_card_info *c
 	const struct nv_card_info *chosen;
 	int count = 0, err = ask_cards(gpu, cards);
 
+	if (gpu->rm.release && gpu->rm.release < NVRM_RELEASE_OLDEST)
+		return rtx_lib_failed(-EOPNOTSUPP,
+				      "the NVIDIA driver is of release %u, and this needs %u or "
+				      "newer; wait by your GPU's own API on this machine",
+				      gpu->rm.release, NVRM_RELEASE_OLDEST);
 	if (err < 0)
 		return refused(gpu, err, "asking which GPUs there are");
 	chosen = rtx_lib_nvrm_choose(cards, device);

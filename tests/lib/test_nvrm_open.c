@@ -608,6 +608,14 @@ static void channels_are_made_for_the_release_of_the_driver(void **state)
 	}
 }
 
+static void a_driver_that_is_too_old_is_named(void **state)
+{
+	fake_nvrm.release = 575;
+	assert_int_equal(rtx_nvrm_init(&gpu, NULL), -EOPNOTSUPP);
+	assert_non_null(strstr(rtx_strerror(), "of release 575, and this needs 580 or newer"));
+	nothing_is_left();
+}
+
 /* What stands behind the parameters is the caller's: a driver with longer ones must not write it. */
 static void a_driver_with_longer_parameters_overwrites_nothing(void **state)
 {
@@ -701,6 +709,7 @@ int main(void)
 		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
 		cmocka_unit_test_setup(a_gpu_that_has_lost_the_older_classes_does, before),
 		cmocka_unit_test_setup(channels_are_made_for_the_release_of_the_driver, before),
+		cmocka_unit_test_setup(a_driver_that_is_too_old_is_named, before),
 		cmocka_unit_test_setup(a_driver_with_longer_parameters_overwrites_nothing, before),
 		cmocka_unit_test_setup(a_gpu_is_named_as_people_name_it, before),
 		cmocka_unit_test_setup(without_a_driver_or_a_right_the_reason_is_said, before),
