@@ -14,6 +14,7 @@
 #include "act.h"
 #include "adopt.h"
 #include "fecs.h"
+#include "needs.h"
 #include "nvtool.h"
 #include "others.h"
 #include "rtxg_clock.h"
@@ -33,6 +34,30 @@ static int fail(const char *what, int err)
 	fprintf(stderr, "rtxg-channels: %s: %s (driver: 0x%x %s on 0x%x)\n", what, strerror(-err),
 		rm.status, nv_rm_status_name(rm.status), rm.command);
 	return 1;
+}
+
+static void show_need(void *ctx, const struct nv_need *need)
+{
+	printf("lacks 0x%x %s (for: %s)\n", need->command, need->name, need->what_for);
+}
+
+/* Asks without doing anything. 1 if something is lacking. */
+static int cmd_needs(void)
+{
+	struct nv_fecs fecs;
+	unsigned int asked;
+	int log = nv_fecs_open(&fecs, &gpus[0], 1024), lacking;
+
+	if (log)
+		printf("no context-switch log (%s): its own controls are not asked\n",
+		       strerror(-log));
+	lacking = nv_needs_ask(&gpus[0], log ? NULL : &fecs, show_need, NULL, &asked);
+	if (!log)
+		nv_fecs_close(&fecs);
+	if (lacking < 0)
+		return fail("cannot ask", lacking);
+	printf("driver of release %u: %u controls asked, %d lacking\n", rm.release, asked, lacking);
+	return lacking > 0;
 }
 
 static int setup(void)
@@ -345,9 +370,12 @@ int main(int argc, char **argv)
 						argc > 4 && !strcmp(argv[4], "hold"));
 	if (argc >= 3 && !strcmp(argv[1], "objects"))
 		return setup() ? 1 : nv_tool_objects(gpus, gpu_count, (uint32_t)atoi(argv[2]));
-	fprintf(stderr, "usage: rtxg-channels watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | "
-			"adopt PID | slice PID US | "
-			"suspend PID SECONDS | together PID... | demand SECONDS [US [hold]] | "
-			"objects PID\n");
+	if (argc == 2 && !strcmp(argv[1], "needs"))
+		return setup() ? 1 : cmd_needs();
+	fprintf(stderr,
+		"usage: rtxg-channels needs | watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | "
+		"adopt PID | slice PID US | "
+		"suspend PID SECONDS | together PID... | demand SECONDS [US [hold]] | "
+		"objects PID\n");
 	return 2;
 }

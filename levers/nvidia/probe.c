@@ -21,6 +21,7 @@
 #include "contexts.h"
 #include "fecs.h"
 #include "helper.h"
+#include "needs.h"
 #include "nvprobe.h"
 #include "policy.h"
 #include "probe.h"
@@ -173,6 +174,39 @@ static void say_logs(struct lever_nvidia *l)
 	result(l, "log", 0, "context-switch log, %u records", l->gpu[0].fecs.count);
 }
 
+static void keep_first(void *ctx, const struct nv_need *need)
+{
+	const struct nv_need **first = ctx;
+
+	if (!*first)
+		*first = need;
+}
+
+/* What the driver does not know at all: then nothing else has to be tried to say why. */
+static void probe_interface(struct lever_nvidia *l)
+{
+	const struct nv_need *first = NULL;
+	struct nv_gpu *g = &l->gpu[0];
+	unsigned int asked = 0;
+	int lacking =
+		nv_needs_ask(&g->rm, g->has_log ? &g->fecs : NULL, keep_first, &first, &asked);
+	char release[32] = "the driver";
+
+	if (l->rm.release)
+		snprintf(release, sizeof(release), "release %u", l->rm.release);
+	if (lacking < 0)
+		result(l, "interface", lacking, "%s could not be asked: %s", release,
+		       strerror(-lacking));
+	else if (first)
+		result(l, "interface", -EOPNOTSUPP,
+		       "%s does not know %d of %u controls, as %s (for: %s); rtxg-channels needs "
+		       "names all",
+		       release, lacking, asked, first->name, first->what_for);
+	else
+		result(l, "interface", 0, "%s knows the %u controls that were asked", release,
+		       asked);
+}
+
 /* The GPU that our own helper works on: CUDA's first, whichever that is. */
 static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
 {
@@ -285,6 +319,7 @@ void nv_probe(struct lever_nvidia *l)
 	uint64_t before, stopped, after, t0, t1, t2, stay, stay2;
 	int err = 0, i;
 
+	probe_interface(l);
 	say_logs(l);
 	result(l, "guardian",
 	       l->guarded	   ? 0

@@ -508,6 +508,9 @@ static uint32_t control(int fd, struct nvos54 *c)
 	fake->now += fake->delay_ns;
 	if (status)
 		return status;
+	if (c->params_size == NV_NEEDS_SIZE)
+		return c->cmd == fake->lacks ? NV_STATUS_NOT_SUPPORTED
+					     : NV_STATUS_INVALID_PARAM_STRUCT;
 	if (fake->fail_command && c->cmd == fake->fail_command) {
 		if (!fake->fail_after)
 			return fake->fail_status;
@@ -651,10 +654,7 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 		if (a->class_id == NV_CLASS_EVENT_BUFFER) {
 			struct nv_event_buffer_alloc *e = (void *)(uintptr_t)a->params;
 
-			/*
-			 * The real driver follows a null pointer without a subdevice, and wants
-			 * memory of this one kind.
-			 */
+			/* The real driver follows a null pointer without one. */
 			if (!e->subdevice || !e->h_header || !e->h_records) {
 				a->status = NV_STATUS_INVALID_ARGUMENT;
 				return 0;

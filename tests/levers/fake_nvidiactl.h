@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "journal.h"
+#include "needs.h"
 #include "rm.h"
 
 #define FAKE_CHANNELS	   512
@@ -80,6 +81,7 @@ struct fake_driver {
 	bool real_time;		/* its clock is the machine's */
 	uint32_t mig;		/* bit for each GPU in MIG mode */
 	bool silent_subdevices; /* a subdevice does not say which GPU it is of */
+	uint32_t lacks;		/* a control that it does not know, if it is only asked */
 	uint32_t fail_command;	/* a control that fails ... */
 	uint32_t fail_status;	/* ... with this status ... */
 	uint32_t fail_after;	/* ... after so many that succeed */

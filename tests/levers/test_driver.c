@@ -17,6 +17,7 @@
 #include "fecs.h"
 #include "journal.h"
 #include "lever_nvidia.h"
+#include "needs.h"
 #include "rig.h"
 
 static void opens_and_says_why_not(void **state)
@@ -253,9 +254,47 @@ static void log_is_read_across_its_end_and_losses_are_counted(void **state)
 	rig_down(&g);
 }
 
+static void keep_lacking(void *ctx, const struct nv_need *need)
+{
+	*(const struct nv_need **)ctx = need;
+}
+
+/* Each control is asked of an object that has it, and what is asked is not done. */
+static void a_driver_is_asked_what_it_lacks(void **state)
+{
+	static const uint32_t lacks[] = { NV2080_FIFO_GET_GROUP_UID, NV0000_CLIENT_GET_CHILD_HANDLE,
+					  NV90CD_FLUSH };
+	const struct nv_need *need = NULL;
+	struct nv_rm_gpu gpu;
+	unsigned int asked;
+	struct nv_fecs f;
+	struct nv_rm rm;
+
+	assert_int_equal(nv_rm_open(&rm, &fake_sys), 0);
+	assert_int_equal(nv_rm_gpus_open(&rm, &gpu, 1), 1);
+	assert_int_equal(nv_fecs_open(&f, &gpu, 256), 0);
+	assert_int_equal(nv_needs_ask(&gpu, &f, keep_lacking, &need, &asked), 0);
+	assert_null(need);
+	assert_int_equal(asked, 16);
+	assert_int_equal(fake->disables, 0);
+	assert_int_equal(fake->flushes, 0);
+	for (size_t i = 0; i < sizeof(lacks) / sizeof(lacks[0]); i++) {
+		fake->lacks = lacks[i];
+		assert_int_equal(nv_needs_ask(&gpu, &f, keep_lacking, &need, NULL), 1);
+		assert_int_equal(need->command, lacks[i]);
+		assert_non_null(strstr(need->name, "_CTRL_CMD_"));
+	}
+	assert_int_equal(nv_needs_ask(&gpu, NULL, keep_lacking, &need, &asked), 0);
+	assert_int_equal(asked, 13);
+	nv_fecs_close(&f);
+	nv_rm_gpu_close(&gpu);
+	nv_rm_close(&rm);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_driver_is_asked_what_it_lacks, before),
 		cmocka_unit_test_setup(opens_and_says_why_not, before),
 		cmocka_unit_test_setup(refuses_a_driver_whose_structures_differ, before),
 		cmocka_unit_test_setup(without_a_log_nothing_is_governed, before),

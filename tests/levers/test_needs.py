@@ -106,3 +106,12 @@ def test_a_checkout_without_a_number_is_the_oldest(tmp_path: Path) -> None:
     assert needs.major("") == 0
     (tmp_path / "version.mk").write_text("NVIDIA_VERSION = 615.71.09\n")
     assert needs.major(needs.release_of(tmp_path)) == 615
+
+
+def test_each_control_that_can_be_asked_is_asked() -> None:
+    """The running driver is asked for all that the lever issues on objects of its own."""
+    text = (ROOT / "levers/nvidia/needs.c").read_text()
+    asked = dict(re.findall(r'NEED\(OF_\w+, (\w+),\s+"(\w+)"', text))
+    own = {row["ours"]: row["theirs"] for row in needs.rows()
+           if row["what"] == "control" and row["for"] != "experiments" and row["ours"].startswith(("NV0000", "NV2080", "NV90CD"))}
+    assert asked == own
