@@ -6,7 +6,7 @@
 #ifndef RTXG_BPF_LATENCY_H
 #define RTXG_BPF_LATENCY_H
 
-#include "../latency/event.h"
+#include "event.h"
 
 #define LATENCY_RING	   1024 /* events of one bank of one CPU */
 #define LATENCY_BANKS	   8	/* of one CPU at most */

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "event.h"
+#include "../bpf/event.h"
 
 #define BLAME_PARTS 24
 

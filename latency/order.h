@@ -5,7 +5,7 @@
 #ifndef RTXG_LATENCY_ORDER_H
 #define RTXG_LATENCY_ORDER_H
 
-#include "event.h"
+#include "../bpf/event.h"
 
 /*
  * By time. Events of the same time stay as they were recorded, but for an interrupt's begin: that

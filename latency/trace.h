@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "event.h"
+#include "../bpf/event.h"
 
 struct trace {
 	struct event *events; /* in the order of their times */

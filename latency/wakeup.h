@@ -6,7 +6,7 @@
 #define RTXG_LATENCY_WAKEUP_H
 
 #include "../bpf/latency.h"
-#include "event.h"
+#include "../bpf/event.h"
 
 /*
  * The interrupt of the timer that woke the task, whose end no program saw. It is taken to have

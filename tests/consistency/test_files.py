@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 import pytest
@@ -79,6 +80,24 @@ def test_no_circle_among_the_files_of_the_module() -> None:
                 through.setdefault((a, b), word)
     assert uses
     report("kmod/", uses, through)
+
+
+def test_no_two_folders_need_each_other() -> None:
+    """The headers that a file names say which folder needs which."""
+    headers: dict[str, list[str]] = {}
+    for name in tracked("*.h"):
+        headers.setdefault(name.rsplit("/", 1)[-1], []).append(name)
+    uses: dict[tuple[str, str], str] = {}
+    for name in tracked("*.c", "*.h"):
+        for header in re.findall(r'^#include "([^"]+)"', text(name), re.M):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), header))
+            found = headers.get(header.rsplit("/", 1)[-1], [])
+            if path not in found and len(found) == 1:
+                path = found[0]
+            if path in found:
+                uses.setdefault((name.split("/")[0], path.split("/")[0]), f"{name}: {header}")
+    assert ("latency", "bpf") in uses
+    judge("folders", {f"{a} {b}": f"{why}; {uses[b, a]}" for (a, b), why in uses.items() if a < b and (b, a) in uses})
 
 
 def test_no_file_is_too_long() -> None:

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../../latency/event.h"
+#include "../../bpf/event.h"
 
 #define US 1000ull
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * event.h - what happened on one CPU, decoded: from the BPF program (bpf/latency.bpf.c), or from a
+ * event.h - what happened on one CPU, decoded: from the BPF program (latency.bpf.c), or from a
  * trace in text. Times are nanoseconds of one clock. No types of libc: BPF includes it too.
  */
-#ifndef RTXG_LATENCY_EVENT_H
-#define RTXG_LATENCY_EVENT_H
+#ifndef RTXG_BPF_EVENT_H
+#define RTXG_BPF_EVENT_H
 
 enum event_type {
 	EVENT_NONE,
