@@ -13,15 +13,14 @@
 #include <rtxg_clock.h>
 
 #include "../cli/text.h"
-#include "../levers/nvidia/fecs.h"
 #include "gpu.h"
+#include "gpu_log.h"
 #include "launcher.h"
 #include "split.h"
 #include "undo.h"
 
-#define LOG_RECORDS 65536
-#define KEPT	    65536 /* events of the log that are remembered */
-#define WARM_UP	    100	  /* launches before the first that counts: the clocks are compared there */
+#define KEPT	65536 /* events of the log that are remembered */
+#define WARM_UP 100   /* launches before the first that counts: the clocks are compared there */
 
 /* A stage of all cycles. */
 struct gpu_stage {
@@ -70,9 +69,7 @@ struct gpu {
 	/* of the main thread */
 	struct gpu_longest line, whole; /* since the last line of --each, and of the run */
 	bool logging;
-	struct nv_rm rm;
-	struct nv_rm_gpu devices[RM_GPUS_MAX];
-	struct nv_fecs fecs;
+	struct gpu_log log;
 	struct split_switch *events; /* a ring of KEPT, times of the GPU's clock */
 	uint64_t event_count;
 };
@@ -156,20 +153,19 @@ static void late(struct probe *p, const struct probe_worst *worst)
 
 static void open_log(struct gpu *g, void (*said)(const char *format, ...))
 {
-	int ret = nv_rm_open(&g->rm, &nv_sys_linux), count;
+	const char *pci = launcher_pci(g->launcher);
+	int ret;
 
-	if (!ret) {
-		count = nv_rm_gpus_open(&g->rm, g->devices, RM_GPUS_MAX);
-		ret = count <= 0 ? (count ? count : -ENODEV)
-				 : nv_fecs_open(&g->fecs, &g->devices[0], LOG_RECORDS);
-	}
-	g->events = ret ? NULL : calloc(KEPT, sizeof(*g->events));
-	g->logging = g->events != NULL;
-	if (!g->logging)
-		said("the driver's log of context switches cannot be read: %s; waiting for the "
-		     "engine has no names%s",
-		     strerror(ret ? -ret : ENOMEM),
-		     ret == -EPERM || ret == -EACCES ? "; root is needed" : "");
+	g->events = calloc(KEPT, sizeof(*g->events));
+	ret = g->events ? gpu_log_open(&g->log, &nv_sys_linux, pci) : -ENOMEM;
+	g->logging = !ret;
+	if (ret)
+		said("the driver's log of context switches cannot be read (GPU %s): %s; waiting "
+		     "for the engine has no names%s",
+		     pci ? pci : "at an unknown address", strerror(-ret),
+		     ret == -EPERM || ret == -EACCES ? "; root is needed"
+		     : ret == -ENOTUNIQ ? "; CUDA's library does not say which of the GPUs it has"
+					: "");
 }
 
 struct gpu *gpu_open(const char *which, void (*said)(const char *format, ...), const char **reason)
@@ -193,7 +189,7 @@ void gpu_close(struct gpu *g)
 	if (!g)
 		return;
 	if (g->logging)
-		nv_fecs_close(&g->fecs);
+		gpu_log_close(&g->log);
 	launcher_close(g->launcher);
 	free(g->events);
 	free(g);
@@ -213,8 +209,8 @@ static void read_log(struct gpu *g)
 	struct nv_fecs_event got[256];
 	int n;
 
-	nv_fecs_flush(&g->fecs);
-	while ((n = nv_fecs_read(&g->fecs, got, 256)) > 0)
+	nv_fecs_flush(&g->log.fecs);
+	while ((n = nv_fecs_read(&g->log.fecs, got, 256)) > 0)
 		for (int i = 0; i < n; i++)
 			g->events[g->event_count++ % KEPT] =
 				(struct split_switch){ got[i].gpu_ns, got[i].pid,

@@ -25,6 +25,7 @@ struct cuda {
 	int (*init)(unsigned int flags);
 	int (*device_get)(int *device, int ordinal);
 	int (*device_name)(char *name, int size, int device);
+	int (*device_pci)(char *address, int size, int device);
 	int (*context_create)(void **context, unsigned int flags, int device);
 	int (*context_set)(void *context);
 	int (*context_destroy)(void *context);
@@ -58,6 +59,7 @@ struct launcher {
 	struct opencl cl;
 	bool is_cuda;
 	char name[160];
+	char pci[24]; /* empty: not known */
 };
 
 /* Writes the clock's value before and after. */
@@ -119,6 +121,9 @@ static bool open_cuda(struct launcher *l, const char **reason)
 		return false;
 	c->stamps = memory;
 	c->context_set(NULL);
+	if (!find(c->library, "cuDeviceGetPCIBusId", &c->device_pci) ||
+	    c->device_pci(l->pci, sizeof(l->pci), device))
+		l->pci[0] = 0;
 	l->is_cuda = true;
 	snprintf(l->name, sizeof(l->name), "CUDA: %.100s", name);
 	return true;
@@ -218,6 +223,11 @@ void launcher_close(struct launcher *l)
 const char *launcher_name(const struct launcher *l)
 {
 	return l->name;
+}
+
+const char *launcher_pci(const struct launcher *l)
+{
+	return l->pci[0] ? l->pci : NULL;
 }
 
 static int run_cuda(struct cuda *c, struct launcher_times *times)

@@ -24,6 +24,8 @@ struct launcher *launcher_open(const char *which, const char **reason);
 void launcher_close(struct launcher *l);
 /* "CUDA: NVIDIA H100". */
 const char *launcher_name(const struct launcher *l);
+/* The address of CUDA's device, as "0000:41:00.0"; NULL: CUDA does not say, or it is OpenCL's. */
+const char *launcher_pci(const struct launcher *l);
 /* Launches one kernel and sleeps until it is done. By one thread only. 0 or -EIO. */
 int launcher_run(struct launcher *l, struct launcher_times *times);
 
