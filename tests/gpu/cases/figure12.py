@@ -18,6 +18,7 @@ DUE = [60, 20, 10, 10]
 class Way(NamedTuple):
     """One of the six: how GPU and CPU are scheduled, and is there a CPU load?"""
 
+    letter: str  # of the paper's figure
     name: str
     gpu: str  # null, priority, shares
     fifo: bool
@@ -26,13 +27,68 @@ class Way(NamedTuple):
 
 #: in the order in which they are measured; each half is under one state of the daemon
 WAYS = (
-    Way("shares", "shares", False, False),
-    Way("shares, CPU load", "shares", False, True),
-    Way("shares and FIFO, CPU load", "shares", True, True),
-    Way("priority", "priority", False, False),
-    Way("null", "null", False, False),
-    Way("null, CPU load", "null", False, True),
+    Way("c", "shares", "shares", False, False),
+    Way("d", "shares, CPU load", "shares", False, True),
+    Way("f", "shares and FIFO, CPU load", "shares", True, True),
+    Way("b", "priority", "priority", False, False),
+    Way("a", "null", "null", False, False),
+    Way("e", "null, CPU load", "null", False, True),
 )
+
+
+class Claim(NamedTuple):
+    """What the paper says of one of the six, and what was seen of it."""
+
+    letter: str
+    what: str
+    number: float
+    unit: str
+    aim: str  # "-": the paper tells of a fault, not of an aim
+    met: bool | None
+
+
+def ratio(part: list[float], whole: list[float]) -> float:
+    """The first detector's rate in the one, percent of that in the other."""
+    return 100 * part[0] / whole[0] if whole[0] else 0.0
+
+
+def claims(frames: dict[str, list[float]]) -> list[Claim]:
+    """Compare frames a second, by letter and detector, with the paper's words.
+
+    The paper has pictures without numbers: without scheduling all four are alike; GPU priorities
+    alone change little; reservations order them; a CPU load takes frames with and without
+    reservations, and none where the CPU is scheduled, too.
+    """
+    a, b, c, d, e, f = (frames[letter] for letter in "abcdef")
+    spread = 100 * (max(a) - min(a)) / float(np.mean(a)) if any(a) else 100.0
+    error = max(
+        abs(100 * x / sum(c) - due) if any(c) else 100.0 for x, due in zip(c, DUE, strict=True)
+    )
+    ahead, kept = ratio(b, a), ratio(f, c)
+    return [
+        Claim("a", "nothing scheduled: spread of the four", spread, "%", "<= 10", spread <= 10),
+        Claim("b", "GPU priorities: the first, of (a)", ahead, "%", ">= 90", ahead >= 90),
+        Claim("c", "reservations: share error", error, "points", "<= 9", error <= 9),
+        Claim("d", "reservations, CPU load: kept of (c)", ratio(d, c), "%", "-", None),
+        Claim("e", "nothing scheduled, CPU load: kept of (a)", ratio(e, a), "%", "-", None),
+        Claim("f", "CPU scheduled, too, CPU load: kept of (c)", kept, "%", ">= 95", kept >= 95),
+    ]
+
+
+def record_claims(setup: Setup, frames: dict[str, list[float]]) -> None:
+    """A line for each of the six but the last, which the case's own line has."""
+    for claim in claims({way.letter: frames[way.name] for way in WAYS}):
+        if claim.letter == "f":
+            continue
+        stock = claim.letter in "ae"
+        setup.record(
+            f"figure 12 ({claim.letter}): {claim.what}",
+            claim.unit,
+            claim.number if stock else None,
+            None if stock else claim.number,
+            claim.aim,
+            claim.met,
+        )
 
 
 def threads(pid: int) -> dict[int, tuple[str, str, int, float]]:
@@ -165,7 +221,7 @@ def case_figure12(setup: Setup) -> None:
                 for way in WAYS:
                     if way.gpu == "null":
                         if product.process:
-                            detectors.arrange(Way("", "", False, False))
+                            detectors.arrange(Way("", "", "", False, False))
                         product.stop()
                     else:
                         detectors.arrange(way)
@@ -173,6 +229,7 @@ def case_figure12(setup: Setup) -> None:
         finally:
             product.__exit__()
         frames = detectors.frames()
+    record_claims(setup, frames)
     module = Path("/dev/rtxg").exists()
     kept = [
         b / a if a else 0.0
