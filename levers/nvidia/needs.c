@@ -80,3 +80,27 @@ int nv_needs_ask(struct nv_rm_gpu *gpu, const struct nv_fecs *fecs, nv_needs_fn 
 		*asked = count;
 	return lacking;
 }
+
+int nv_needs_number(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t *seen,
+		    uint32_t *said)
+{
+	for (unsigned int i = 0; i < process->group_count; i++) {
+		const struct nv_group *group = &process->groups[i];
+
+		if (group->device != gpu->device_instance)
+			continue;
+		for (unsigned int c = 0; c < group->count; c++) {
+			struct nv_group_uid uid = { .client = group->client,
+						    .object = group->channels[c].handle };
+
+			if (nv_rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_GET_GROUP_UID, &uid,
+					  sizeof(uid)) ||
+			    uid.count != 1)
+				continue;
+			*seen = group->channels[c].cid;
+			*said = uid.cid[0];
+			return *seen == *said ? 0 : -EPROTO;
+		}
+	}
+	return -ENOENT;
+}

@@ -8,6 +8,7 @@
 #define RTXG_NEEDS_H
 
 #include <stdint.h>
+#include "channels.h"
 #include "fecs.h"
 #include "rm.h"
 
@@ -28,5 +29,14 @@ struct nv_need {
 typedef void (*nv_needs_fn)(void *ctx, const struct nv_need *need);
 int nv_needs_ask(struct nv_rm_gpu *gpu, const struct nv_fecs *fecs, nv_needs_fn fn, void *ctx,
 		 unsigned int *asked);
+
+/*
+ * Compares the number of a channel, as discovery saw it being made, with what the driver says. 0: they
+ * are alike; -EPROTO: they are not, with both in *seen and *said, so the driver has the parameters of
+ * a channel at other places than those that are known; -ENOENT: no channel of the process on that
+ * GPU could be asked about.
+ */
+int nv_needs_number(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t *seen,
+		    uint32_t *said);
 
 #endif

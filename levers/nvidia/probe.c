@@ -207,6 +207,18 @@ static void probe_interface(struct lever_nvidia *l)
 		       asked);
 }
 
+/* Are the fields of what a program allocates where discovery reads them? */
+static void probe_number(struct lever_nvidia *l, struct nv_gpu *g, const struct nv_process *p)
+{
+	uint32_t seen, said;
+
+	if (nv_needs_number(&g->rm, p, &seen, &said) == -EPROTO)
+		result(l, "interface", -EPROTO,
+		       "release %u: a channel was seen as number %u and the driver says %u: it has "
+		       "a channel's parameters at other places; tools/nvidia-needs tells which",
+		       l->rm.release, seen, said);
+}
+
 /* The GPU that our own helper works on: CUDA's first, whichever that is. */
 static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t pid)
 {
@@ -358,6 +370,7 @@ void nv_probe(struct lever_nvidia *l)
 	}
 	nv_batch_free(&b);
 	result(l, "discovery", 0, "our own contexts were seen being made");
+	probe_number(l, g, p[0]);
 	/* Stop and resume, by what the kernel counts */
 	nv_batch_add(&b, p[0], g->rm.device_instance, NV_ALL);
 	before = progress_over(&h[0], 20000);

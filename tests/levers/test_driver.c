@@ -291,10 +291,41 @@ static void a_driver_is_asked_what_it_lacks(void **state)
 	nv_rm_close(&rm);
 }
 
+/* A driver that has moved a channel's fields is seen by the number that it gives itself. */
+static void a_channels_number_is_compared_with_the_drivers(void **state)
+{
+	uint32_t client = 0xc1d00100, seen = 0, said = 0;
+	struct nv_registry reg;
+	struct nv_process *p;
+	struct nv_rm_gpu gpu;
+	struct nv_rm rm;
+
+	assert_int_equal(nv_rm_open(&rm, &fake_sys), 0);
+	assert_int_equal(nv_rm_gpus_open(&rm, &gpu, 1), 1);
+	nv_registry_init(&reg);
+	cuda_process(into_registry, &reg, 100, client, 40, 0);
+	p = nv_registry_process(&reg, 100);
+	assert_non_null(p);
+	assert_int_equal(nv_needs_number(&gpu, p, &seen, &said), -ENOENT);
+	older_process(100, client, 0, 0x5c000000, 40);
+	assert_int_equal(nv_needs_number(&gpu, p, &seen, &said), 0);
+	assert_int_equal(said, 40);
+	p->groups[0].channels[0].cid = 0; /* what stood at the place that was read */
+	assert_int_equal(nv_needs_number(&gpu, p, &seen, &said), -EPROTO);
+	assert_int_equal(seen, 0);
+	assert_int_equal(said, 40);
+	gpu.device_instance = 1;
+	assert_int_equal(nv_needs_number(&gpu, p, &seen, &said), -ENOENT);
+	nv_registry_free(&reg);
+	nv_rm_gpu_close(&gpu);
+	nv_rm_close(&rm);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_driver_is_asked_what_it_lacks, before),
+		cmocka_unit_test_setup(a_channels_number_is_compared_with_the_drivers, before),
 		cmocka_unit_test_setup(opens_and_says_why_not, before),
 		cmocka_unit_test_setup(refuses_a_driver_whose_structures_differ, before),
 		cmocka_unit_test_setup(without_a_log_nothing_is_governed, before),
