@@ -13,8 +13,8 @@ struct discovery;
 
 /*
  * Loads and attaches the program. NULL with *error = negative errno: -EPERM without the privilege
- * to load BPF (root, or CAP_BPF and CAP_PERFMON), -EOPNOTSUPP when the kernel has no BTF. release: of
- * the driver, 580 of 580.159.04; 0 where it is not known: the oldest.
+ * to load BPF (root, or CAP_BPF and CAP_PERFMON), -EOPNOTSUPP when the kernel has no BTF. release:
+ * of the driver, 580 of 580.159.04; 0 where it is not known: the oldest.
  */
 struct discovery *discovery_open(uint32_t release, int *error);
 void discovery_close(struct discovery *discovery);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * needs.c - see needs.h. Controls of other programs' channels and groups are not asked: the lever has
- * none of its own. May not: use the answer to decide what is governed; the probes try that.
+ * needs.c - see needs.h. Controls of channels and groups are not asked: the lever has none of its
+ * own. May not: use the answer to decide what is governed; the probes try that.
  */
 #include <errno.h>
 #include <stddef.h>

@@ -31,10 +31,10 @@ int nv_needs_ask(struct nv_rm_gpu *gpu, const struct nv_fecs *fecs, nv_needs_fn 
 		 unsigned int *asked);
 
 /*
- * Compares the number of a channel, as discovery saw it being made, with what the driver says. 0: they
- * are alike; -EPROTO: they are not, with both in *seen and *said, so the driver has the parameters of
- * a channel at other places than those that are known; -ENOENT: no channel of the process on that
- * GPU could be asked about.
+ * Compares the number of a channel, as discovery saw it being made, with what the driver says. 0:
+ * they are alike; -EPROTO: they are not, with both in *seen and *said, so the driver has the
+ * parameters of a channel at other places than those that are known; -ENOENT: no channel of the
+ * process on that GPU could be asked about.
  */
 int nv_needs_number(struct nv_rm_gpu *gpu, const struct nv_process *process, uint32_t *seen,
 		    uint32_t *said);

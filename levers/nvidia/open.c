@@ -162,6 +162,10 @@ static int open_gpus(struct lever_nvidia *l, const char **why)
 	return 0;
 }
 
+_Static_assert(DISCOVER_CHANNEL_USERD(NV_CHANNEL_MOVED) == 36 &&
+		       DISCOVER_CHANNEL_USERD(NV_CHANNEL_MOVED - 1) == 32,
+	       "discovery and the library have one release at which a channel's fields moved");
+
 static int open_discovery(struct lever_nvidia *l, const char **why)
 {
 	int err;

@@ -654,7 +654,7 @@ static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 		if (a->class_id == NV_CLASS_EVENT_BUFFER) {
 			struct nv_event_buffer_alloc *e = (void *)(uintptr_t)a->params;
 
-			/* The real driver follows a null pointer without one. */
+			/* The real driver follows a null pointer without a subdevice. */
 			if (!e->subdevice || !e->h_header || !e->h_records) {
 				a->status = NV_STATUS_INVALID_ARGUMENT;
 				return 0;

@@ -135,8 +135,8 @@ static void end_load(const pid_t *pids)
 }
 
 /*
- * The interrupt's thread, where there is one, at the priority of those who hold the GPU and wait for
- * it. Else a task of the rate-monotonic ones that computes would hold up all completions.
+ * The interrupt's thread, where there is one, at the priority of those who hold the GPU and wait
+ * for it. Else a task of the rate-monotonic ones that computes would hold up all completions.
  */
 static int own_interrupt(void)
 {
@@ -210,10 +210,10 @@ static void run_way(const struct way *way, double *frames)
 }
 
 /*
- * What the paper says of its figure, as far as it does not depend on the machine: without scheduling
- * all are alike; GPU priorities alone change little; reservations order them; a load of the CPU
- * takes frames with and without reservations, and none from the first where the CPU is scheduled,
- * too. As bench/figure12.py has it.
+ * What the paper says of its figure, as far as it does not depend on the machine: without
+ * scheduling all are alike; GPU priorities alone change little; reservations order them; a load of
+ * the CPU takes frames with and without reservations, and none from the first where the CPU is
+ * scheduled, too. As bench/figure12.py has it.
  */
 static void test_the_six_ways(void)
 {
