@@ -121,7 +121,8 @@ static uint32_t release(void)
 	return number;
 }
 
-static int cmd_watch(double seconds)
+/* of: a release of the driver in the place of that of the one that runs; 0: that. */
+static int cmd_watch(double seconds, uint32_t of)
 {
 	struct nv_registry reg;
 	struct discovery *d;
@@ -130,7 +131,7 @@ static int cmd_watch(double seconds)
 	int err;
 
 	nv_registry_init(&reg);
-	d = discovery_open(release(), &err);
+	d = discovery_open(of ? of : release(), &err);
 	if (!d)
 		return fail("cannot load the discovery program (root, and a kernel with BTF, are "
 			    "needed)",
@@ -351,7 +352,8 @@ int main(int argc, char **argv)
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	if (argc >= 2 && !strcmp(argv[1], "watch"))
-		return cmd_watch(argc > 2 ? atof(argv[2]) : 1e9);
+		return cmd_watch(argc > 2 ? atof(argv[2]) : 1e9,
+				 argc > 3 ? (uint32_t)atoi(argv[3]) : 0);
 	if (argc >= 3 && !strcmp(argv[1], "fecs"))
 		return setup() ? 1
 			       : cmd_fecs(atof(argv[2]), argc > 3 ? (unsigned int)atoi(argv[3]) : 0,
@@ -372,10 +374,10 @@ int main(int argc, char **argv)
 		return setup() ? 1 : nv_tool_objects(gpus, gpu_count, (uint32_t)atoi(argv[2]));
 	if (argc == 2 && !strcmp(argv[1], "needs"))
 		return setup() ? 1 : cmd_needs();
-	fprintf(stderr,
-		"usage: rtxg-channels needs | watch [SECONDS] | fecs SECONDS [FLUSH_US [PRINT]] | "
-		"adopt PID | slice PID US | "
-		"suspend PID SECONDS | together PID... | demand SECONDS [US [hold]] | "
-		"objects PID\n");
+	fprintf(stderr, "usage: rtxg-channels needs | watch [SECONDS [RELEASE]] | fecs SECONDS "
+			"[FLUSH_US [PRINT]] | "
+			"adopt PID | slice PID US | "
+			"suspend PID SECONDS | together PID... | demand SECONDS [US [hold]] | "
+			"objects PID\n");
 	return 2;
 }

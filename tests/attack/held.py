@@ -13,10 +13,11 @@ import ctypes.util
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-GETATTR, OPEN, READ, WRITE, INIT = 3, 14, 15, 16, 26
+GETATTR, OPEN, READ, WRITE, INIT, IOCTL = 3, 14, 15, 16, 26, 39
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
@@ -29,7 +30,7 @@ def _check(result: int) -> None:
         raise OSError(ctypes.get_errno(), "no file system of one's own")
 
 
-def _serve(device: int, silent: int) -> None:
+def _serve(device: int, silent: int, ioctl: Callable[[bytes], bytes] | None) -> None:
     while True:
         try:
             request = os.read(device, 1 << 17)
@@ -51,13 +52,18 @@ def _serve(device: int, silent: int) -> None:
             body = struct.pack("QII", 1 << 30, 0, 0) + attributes
         elif opcode == OPEN:
             body = struct.pack("QII", 1, 0, 0)
+        elif opcode == IOCTL and ioctl:
+            body = bytes(16) + ioctl(request[40 + 32 :])  # what is behind the two headers
         else:
             error = -38
         os.write(device, struct.pack("IiQ", 16 + len(body), error, unique) + body)
 
 
-def held_file(place: Path, silent: int) -> int:
-    """Open such a file, as root; OSError where the machine has none."""
+def held_file(place: Path, silent: int, ioctl: Callable[[bytes], bytes] | None = None) -> int:
+    """Open such a file, as root; OSError where the machine has none.
+
+    ioctl: what an ioctl gives back for what it is given, as many bytes; it succeeds.
+    """
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     _check(_libc.unshare(CLONE_NEWNS))
     _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
@@ -66,7 +72,7 @@ def held_file(place: Path, silent: int) -> int:
     _check(_libc.mount(b"held", bytes(place), b"fuse", 0, options.encode()))
     # Not a thread: a process that ends waits for the answer to its last close.
     if os.fork() == 0:
-        _serve(device, silent)
+        _serve(device, silent, ioctl)
         os._exit(0)
     os.close(device)
     return os.open(place, os.O_RDWR | os.O_CLOEXEC)

