@@ -137,9 +137,6 @@ void control_task_set(struct connection *c, const struct request *r)
 		if (error)
 			break;
 		task->placed |= task != c->task;
-		if (access_raise(c) && given(r, M_PRIORITY))
-			task->priority_limit = rtxg_task_priority_limit(task->priority_limit,
-									(uint32_t)r->priority);
 		json_array_append_new(list, backend_gate_task(d, task, c));
 	}
 	if (!any)

@@ -190,9 +190,15 @@ static int here_pool(struct daemon *d, struct pool *pool, enum verb verb)
 	return event_or_refusal(d, &event);
 }
 
-static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params)
+static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params,
+			 bool given)
 {
-	return answered(d, permit_set(&d->permits, &task->permit, params));
+	int ret = answered(d, permit_set(&d->permits, &task->permit, params));
+
+	if (!ret && given)
+		task->priority_limit =
+			rtxg_task_priority_limit(task->priority_limit, params->priority);
+	return ret;
 }
 
 static int here_task_move(struct daemon *d, struct task *task, struct vgpu *to)

@@ -30,7 +30,12 @@ struct host {
 	int (*account)(struct daemon *d, struct account *account, enum verb verb,
 		       const struct rtxg_vgpu_params *params);
 	int (*pool)(struct daemon *d, struct pool *pool, enum verb verb);
-	int (*task_set)(struct daemon *d, struct task *task, const struct rtxg_task_params *params);
+	/*
+	 * given: by one who may name any priority: from now on the task may name this one where it
+	 * is.
+	 */
+	int (*task_set)(struct daemon *d, struct task *task, const struct rtxg_task_params *params,
+			bool given);
 	/*
 	 * Its account on the task's GPU is there. Takes effect once nothing of the task is in
 	 * flight.

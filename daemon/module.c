@@ -269,9 +269,9 @@ static int change(struct daemon *d, struct task *task, uint32_t flags,
 }
 
 static int module_task_set(struct daemon *d, struct task *task,
-			   const struct rtxg_task_params *params)
+			   const struct rtxg_task_params *params, bool given)
 {
-	return change(d, task, RTXG_HOST_F_PARAMS, params, NULL);
+	return change(d, task, RTXG_HOST_F_PARAMS | (given ? RTXG_HOST_F_GIVEN : 0), params, NULL);
 }
 
 static int module_task_move(struct daemon *d, struct task *task, struct vgpu *to)

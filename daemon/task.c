@@ -390,7 +390,9 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 	if (vgpu)
 		params.priority = rtxg_task_priority_moved(task_priority_limit(task, vgpu),
 							   params.priority, access_raise(c));
-	ret = d->host->task_set(d, task, &params);
+	/* A task gives itself nothing: it has the right, and may lose it. */
+	ret = d->host->task_set(d, task, &params,
+				c->task != task && given(r, M_PRIORITY) && access_raise(c));
 	/*
 	 * The change may have ended an earlier move, and with it a transient vGPU that had no other
 	 * task: the one to move to is looked for again.

@@ -646,8 +646,13 @@ static int change(struct khost_task *task, const struct rtxg_host_change *wanted
 		err = rtxg_host_set_task(task, &params);
 		if (err)
 			return err;
-		task->priority_limit =
-			rtxg_task_priority_limit(task->priority_limit, wanted->priority);
+		/*
+		 * What a user names for the vGPU that the task is on its way to is no right here: the
+		 * move may be taken back.
+		 */
+		if (wanted->flags & RTXG_HOST_F_GIVEN)
+			task->priority_limit =
+				rtxg_task_priority_limit(task->priority_limit, wanted->priority);
 	}
 	return to ? rtxg_host_move(task, to) : 0;
 }
@@ -661,7 +666,9 @@ static long host_task(struct rtxg_file *file, const struct rtxg_host_change __us
 	err = rtxg_copy_in(&wanted, sizeof(wanted), sizeof(wanted), user);
 	if (err)
 		return err;
-	if (!wanted.flags || wanted.flags & ~(RTXG_HOST_F_PARAMS | RTXG_HOST_F_MOVE) ||
+	if (!wanted.flags ||
+	    wanted.flags & ~(RTXG_HOST_F_PARAMS | RTXG_HOST_F_MOVE | RTXG_HOST_F_GIVEN) ||
+	    (wanted.flags & RTXG_HOST_F_GIVEN && !(wanted.flags & RTXG_HOST_F_PARAMS)) ||
 	    !rtxg_all_zero(wanted.reserved, sizeof(wanted.reserved)) ||
 	    (wanted.flags & RTXG_HOST_F_MOVE && !rtxg_host_good_name(wanted.vgpu, "default")))
 		return -EINVAL;

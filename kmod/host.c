@@ -90,9 +90,13 @@ static void moved(void *unused, struct permit_task *permit, struct permit_accoun
 	to->incoming--;
 	to->tasks++;
 	khost_account_of(from)->tasks--;
-	/* The limit is the new vGPU's, but what the task was given by the move holds. */
-	WRITE_ONCE(task->priority_limit,
-		   rtxg_task_priority_limit(to->task_priority, permit->params.priority));
+	/*
+	 * The limit is the new vGPU's, but what the task was given by the move holds. A move that
+	 * was taken back has given nothing.
+	 */
+	if (from != permit->account)
+		WRITE_ONCE(task->priority_limit,
+			   rtxg_task_priority_limit(to->task_priority, permit->params.priority));
 	rtxg_host.sweep = true;
 }
 

@@ -322,6 +322,11 @@ struct rtxg_host_task {
 #define RTXG_HOST_F_PARAMS (1u << 0) /* HOST_TASK: sets priority and times */
 /* HOST_TASK: moves it to vgpu, as soon as nothing of it is in flight */
 #define RTXG_HOST_F_MOVE (1u << 1)
+/*
+ * HOST_TASK, with PARAMS: who asks may name any priority. The task is given this one: it may name it
+ * again where it is.
+ */
+#define RTXG_HOST_F_GIVEN (1u << 2)
 
 /*
  * Changes any task. CAP_SYS_NICE. -ESRCH: it has ended. -ENOENT: there is no such vGPU on its GPU.
@@ -329,7 +334,7 @@ struct rtxg_host_task {
  */
 struct rtxg_host_change {
 	__u32 size;
-	__u32 flags; /* RTXG_HOST_F_PARAMS, RTXG_HOST_F_MOVE */
+	__u32 flags; /* RTXG_HOST_F_PARAMS, RTXG_HOST_F_MOVE, RTXG_HOST_F_GIVEN */
 	__u64 serial;
 	__u32 number;
 	__u32 priority;

@@ -863,6 +863,64 @@ static void test_configuration_and_rules(void)
 	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
 }
 
+/* A launch holds the task where it is while it is sent to "high" and called back. */
+static int there_and_back(void *argument)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t gpu;
+	int wrong = 0;
+
+	options.vgpu = "low";
+	wrong |= rtx_gpu_open(&gpu, &options) || rtx_gpu_launch(gpu, RTX_COMPUTE) ? 1 : 0;
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"high\",\"priority\":50}", getpid()));
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"low\"}", getpid()));
+	wrong |= rtx_gpu_sync(gpu, RTX_COMPUTE) ? 2 : 0;
+	while (count_in(say("{\"op\":\"task-list\"}"), "\"moving_to\""))
+		sleep_ns(MS);
+	wrong |= count_in(say("{\"op\":\"task-list\",\"vgpu\":\"low\"}"), "\"task\":") == 1 ? 0 : 4;
+	wrong |=
+		count_in(say("{\"op\":\"task-list\",\"pid\":%d}", getpid()), "\"priority\":5,") == 1
+			? 0
+			: 8;
+	options.priority = 6;
+	options.vgpu = NULL;
+	wrong |= rtx_gpu_set(gpu, &options) == -EPERM ? 0 : 16;
+	rtx_gpu_close(gpu);
+	return wrong;
+}
+
+/*
+ * A user who sends a task to a vGPU of a higher priority, and takes the move back before it has
+ * happened, has no more than before. What root has given it keeps.
+ */
+static void test_a_move_taken_back_brings_no_priority(void)
+{
+	struct rtxg_host_task task = {};
+	uint32_t number = 0;
+	rtx_gpu_t gpu;
+	pid_t front;
+	int wrong;
+
+	NEEDS_DAEMON();
+	front = start_front("[VGPU high]\nTaskPriority=50\n[VGPU low]\nTaskPriority=5\n");
+	wrong = as_user(NOBODY, there_and_back, NULL);
+	check(!wrong, "there and back: %x", wrong);
+	gpu = open_handle("low", &number);
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"priority\":30}", getpid()));
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"priority\":1}", getpid()));
+	check(!rtx_gpu_launch(gpu, RTX_COMPUTE), "launch");
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"high\"}", getpid()));
+	free(say("{\"op\":\"task-set\",\"pid\":%d,\"vgpu\":\"low\"}", getpid()));
+	check(!rtx_gpu_sync(gpu, RTX_COMPUTE), "sync");
+	for (int i = 0; i < 60000 && find_task(number, &task) && task.moving_to[0]; i++)
+		sleep_ns(MS);
+	check(!strcmp(task.vgpu, "low") && task.priority == 1 && task.priority_limit == 30,
+	      "in %s, priority %u of %u", task.vgpu, task.priority, task.priority_limit);
+	rtx_gpu_close(gpu);
+	stop_front(front);
+	check(!shell("rmmod rtxg && insmod /modules/rtxg.ko"), "the module does not go");
+}
+
 /*
  * rtxgd is killed at any moment: programs go on, no object is lost, and the next rtxgd carries on
  * with the objects that it finds.
@@ -1058,6 +1116,8 @@ int main(void)
 		{ "who_may", test_who_may },
 		{ "refusal_is_explained", test_refusal_is_explained },
 		{ "configuration_and_rules", test_configuration_and_rules },
+		{ "a_move_taken_back_brings_no_priority",
+		  test_a_move_taken_back_brings_no_priority },
 		{ "front_is_killed", test_front_is_killed },
 		{ "module_comes_later", test_module_comes_later },
 	};
