@@ -104,11 +104,6 @@ static uint64_t wake_up(uint64_t slept)
 
 /* --- what the machine asks of its host -------------------------------------------------------- */
 
-static uint64_t clock_of(void *host)
-{
-	return w.now;
-}
-
 static void wake(void *host, struct permit_task *task, uint32_t engine)
 {
 	struct program *p = &w.programs[task->id];
@@ -143,7 +138,6 @@ static void stand_ready(void *host, uint32_t gpu, uint32_t engine, uint64_t unti
 }
 
 static const struct permit_ops ops = {
-	.now = clock_of,
 	.wake = wake,
 	.arm = arm,
 	.pool_granted = pool_granted,
@@ -302,13 +296,13 @@ static void host_acts(uint32_t tasks)
 	for (uint32_t i = 0; i < tasks; i++)
 		if (w.rung[i] <= w.now) {
 			w.rung[i] = NEVER;
-			permit_ring(&w.machine, &w.tasks[i]);
+			permit_ring(&w.machine, w.now, &w.tasks[i]);
 			w.awake_at = w.now + HANDLE_NS;
 			return;
 		}
 	if (w.armed <= w.now) {
 		w.armed = NEVER;
-		permit_timer(&w.machine);
+		permit_timer(&w.machine, w.now);
 		w.awake_at = w.now + HANDLE_NS;
 		return;
 	}
@@ -330,12 +324,12 @@ static void open_world(uint32_t tasks, uint32_t ahead_ns, uint32_t early_ns)
 	gpu.gpu_params.policy = RTXG_GPU_BAND;
 	gpu.gpu_params.ahead_ns = ahead_ns;
 	gpu.gpu_params.early_ns = early_ns;
-	if (permit_event(&w.machine, &gpu) || permit_event(&w.machine, &vgpu))
+	if (permit_event(&w.machine, w.now, &gpu) || permit_event(&w.machine, w.now, &vgpu))
 		exit(1);
 	for (uint32_t i = 0; i < tasks; i++) {
 		w.tasks[i] =
 			(struct permit_task){ .id = i, .page = &w.pages[i], .account = &w.account };
-		if (permit_open(&w.machine, &w.tasks[i]))
+		if (permit_open(&w.machine, w.now, &w.tasks[i]))
 			exit(1);
 	}
 }

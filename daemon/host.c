@@ -32,11 +32,6 @@ static struct account *account_of(struct permit_account *permit)
 	return (struct account *)((char *)permit - offsetof(struct account, permit));
 }
 
-static uint64_t now(void *host)
-{
-	return rtxg_now_ns();
-}
-
 static void wake(void *host, struct permit_task *task, uint32_t engine)
 {
 	syscall(SYS_futex, &task->page->lanes[engine].permit, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -74,7 +69,6 @@ static void stand_ready(void *host, uint32_t gpu, uint32_t engine, uint64_t unti
 }
 
 static const struct permit_ops ops = {
-	.now = now,
 	.passed = passed,
 	.wake = wake,
 	.stand_ready = stand_ready,
@@ -89,7 +83,7 @@ int host_open(struct daemon *d, struct task *task)
 {
 	task->permit.id = task->id;
 	task->permit.account = &task->account->permit;
-	return permit_open(&d->permits, &task->permit);
+	return permit_open(&d->permits, rtxg_now_ns(), &task->permit);
 }
 
 void host_event(struct daemon *d, void *data)
@@ -100,29 +94,29 @@ void host_event(struct daemon *d, void *data)
 	if (fenced)
 		host_look(d, fenced);
 	else
-		permit_ring(&d->permits, &((struct task *)data)->permit);
+		permit_ring(&d->permits, rtxg_now_ns(), &((struct task *)data)->permit);
 }
 
 void host_look(struct daemon *d, struct task *task)
 {
-	permit_look(&d->permits, &task->permit);
+	permit_look(&d->permits, rtxg_now_ns(), &task->permit);
 }
 
 void host_timer(struct daemon *d)
 {
 	d->armed_ns = RTXG_TIME_NEVER;
-	permit_timer(&d->permits);
+	permit_timer(&d->permits, rtxg_now_ns());
 }
 
 void host_close(struct daemon *d, struct task *task)
 {
-	permit_close(&d->permits, &task->permit);
+	permit_close(&d->permits, rtxg_now_ns(), &task->permit);
 	inherit_update(d);
 }
 
 int host_pool_acquire(struct daemon *d, struct task *task, const struct pool *pool)
 {
-	int error = permit_pool_acquire(&d->permits, &task->permit, pool->id);
+	int error = permit_pool_acquire(&d->permits, rtxg_now_ns(), &task->permit, pool->id);
 
 	inherit_update(d);
 	return error;
@@ -130,7 +124,7 @@ int host_pool_acquire(struct daemon *d, struct task *task, const struct pool *po
 
 void host_pool_release(struct daemon *d, struct task *task)
 {
-	permit_pool_release(&d->permits, &task->permit);
+	permit_pool_release(&d->permits, rtxg_now_ns(), &task->permit);
 	inherit_update(d);
 }
 
@@ -139,7 +133,7 @@ static void count_all(struct daemon *d)
 {
 	for (uint32_t id = 0; id < d->tasks_top; id++)
 		if (d->tasks[id].used)
-			permit_count(&d->permits, &d->tasks[id].permit);
+			permit_count(&d->permits, rtxg_now_ns(), &d->tasks[id].permit);
 }
 
 /* --- as a host among hosts -------------------------------------------------------------------- */
@@ -152,7 +146,7 @@ static int answered(struct daemon *d, int ret)
 
 static int event_or_refusal(struct daemon *d, const struct rtxg_event *event)
 {
-	return answered(d, permit_event(&d->permits, event));
+	return answered(d, permit_event(&d->permits, rtxg_now_ns(), event));
 }
 
 static int here_gpu(struct daemon *d, struct gpu *gpu, enum verb verb,
@@ -193,7 +187,7 @@ static int here_pool(struct daemon *d, struct pool *pool, enum verb verb)
 static int here_task_set(struct daemon *d, struct task *task, const struct rtxg_task_params *params,
 			 bool given)
 {
-	int ret = answered(d, permit_set(&d->permits, &task->permit, params));
+	int ret = answered(d, permit_set(&d->permits, rtxg_now_ns(), &task->permit, params));
 
 	if (!ret && given)
 		task->priority_limit =
@@ -206,7 +200,7 @@ static int here_task_move(struct daemon *d, struct task *task, struct vgpu *to)
 	if (to == task->vgpu && !task->moving_to)
 		return 0;
 	task->moving_to = to;
-	permit_move(&d->permits, &task->permit, &to->on[task->gpu->id]->permit);
+	permit_move(&d->permits, rtxg_now_ns(), &task->permit, &to->on[task->gpu->id]->permit);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ static void look(struct daemon *d, uint64_t now)
 	for (unsigned int i = 0; i < count;) {
 		struct ready *one = &ready[i];
 
-		if (now < one->until && !permit_interrupt(&d->permits, one->gpu, one->engine))
+		if (now < one->until && !permit_interrupt(&d->permits, now, one->gpu, one->engine))
 			i++;
 		else
 			*one = ready[--count];

@@ -191,6 +191,6 @@ void rtxg_engine_interrupt(u32 gpu, u32 engine)
 	/* those who wait for an earlier launch than the last look at the fence, too */
 	if (holder)
 		rtxg_waiters_wake(&holder->lanes[engine].syncs);
-	permit_interrupt(&rtxg_host.permits, gpu, engine);
+	permit_interrupt(&rtxg_host.permits, ktime_get_ns(), gpu, engine);
 	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 }

@@ -52,11 +52,6 @@ struct rtxg_host rtxg_host;
 
 /* ---- what the machine of permits asks for; lock is held ---- */
 
-static uint64_t now(void *unused)
-{
-	return ktime_get_ns();
-}
-
 static void wake(void *unused, struct permit_task *permit, uint32_t engine)
 {
 	struct khost_task *task = container_of(permit, struct khost_task, permit);
@@ -110,7 +105,6 @@ static bool passed(void *unused, const struct permit_task *permit, uint32_t engi
 }
 
 static const struct permit_ops ops = {
-	.now = now,
 	.wake = wake,
 	.arm = arm,
 	.pool_granted = pool_granted,
@@ -123,7 +117,7 @@ static enum hrtimer_restart timer_due(struct hrtimer *timer)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&rtxg_host.lock, flags);
-	permit_timer(&rtxg_host.permits);
+	permit_timer(&rtxg_host.permits, ktime_get_ns());
 	raw_spin_unlock_irqrestore(&rtxg_host.lock, flags);
 	return HRTIMER_NORESTART;
 }
@@ -143,7 +137,7 @@ void rtxg_host_usage(void)
 		if (!task)
 			continue;
 		raw_spin_lock_irq(&rtxg_host.lock);
-		permit_count(&rtxg_host.permits, &task->permit);
+		permit_count(&rtxg_host.permits, ktime_get_ns(), &task->permit);
 		raw_spin_unlock_irq(&rtxg_host.lock);
 	}
 }
@@ -160,7 +154,7 @@ int rtxg_host_move(struct khost_task *task, struct khost_account *to)
 		khost_account_of(moving_to)->incoming--;
 	if (&to->permit != task->permit.account || moving_to) {
 		to->incoming++;
-		permit_move(&rtxg_host.permits, &task->permit, &to->permit);
+		permit_move(&rtxg_host.permits, ktime_get_ns(), &task->permit, &to->permit);
 	}
 	raw_spin_unlock_irq(&rtxg_host.lock);
 	return 0;
@@ -353,7 +347,7 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 		.flags = RTXG_PAGE_F_FAIL_CLOSED,
 	};
 	raw_spin_lock_irq(&rtxg_host.lock);
-	err = rtxg_host_answered(permit_open(&rtxg_host.permits, &task->permit));
+	err = rtxg_host_answered(permit_open(&rtxg_host.permits, ktime_get_ns(), &task->permit));
 	if (!err)
 		account->tasks++;
 	raw_spin_unlock_irq(&rtxg_host.lock);
@@ -424,7 +418,7 @@ void rtxg_host_release(struct rtxg_file *file)
 	rtxg_engine_pool_leaves(task);
 	if (task->permit.moving_to)
 		khost_account_of(task->permit.moving_to)->incoming--;
-	permit_close(&rtxg_host.permits, &task->permit);
+	permit_close(&rtxg_host.permits, ktime_get_ns(), &task->permit);
 	account->tasks--;
 	raw_spin_unlock_irq(&rtxg_host.lock);
 	rtxg_pool_carry_out();
@@ -455,7 +449,7 @@ int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma)
 static long host_ring(struct khost_task *task)
 {
 	raw_spin_lock_irq(&rtxg_host.lock);
-	permit_ring(&rtxg_host.permits, &task->permit);
+	permit_ring(&rtxg_host.permits, ktime_get_ns(), &task->permit);
 	raw_spin_unlock_irq(&rtxg_host.lock);
 	return 0;
 }
@@ -609,7 +603,8 @@ int rtxg_host_set_task(struct khost_task *task, const struct rtxg_task_params *p
 
 	lockdep_assert_held(&rtxg_host.objects);
 	raw_spin_lock_irq(&rtxg_host.lock);
-	err = rtxg_host_answered(permit_set(&rtxg_host.permits, &task->permit, params));
+	err = rtxg_host_answered(
+		permit_set(&rtxg_host.permits, ktime_get_ns(), &task->permit, params));
 	raw_spin_unlock_irq(&rtxg_host.lock);
 	return err;
 }

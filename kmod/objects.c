@@ -29,7 +29,7 @@ int rtxg_host_event(const struct rtxg_event *event)
 
 	lockdep_assert_held(&rtxg_host.objects);
 	raw_spin_lock_irq(&rtxg_host.lock);
-	err = rtxg_host_answered(permit_event(&rtxg_host.permits, event));
+	err = rtxg_host_answered(permit_event(&rtxg_host.permits, ktime_get_ns(), event));
 	raw_spin_unlock_irq(&rtxg_host.lock);
 	return err;
 }

@@ -139,7 +139,7 @@ static int withdraw(struct khost_task *task)
 	else if (task->permit.pool_held)
 		err = 0;
 	else
-		permit_pool_release(&rtxg_host.permits, &task->permit);
+		permit_pool_release(&rtxg_host.permits, ktime_get_ns(), &task->permit);
 	raw_spin_unlock_irq(&rtxg_host.lock);
 	rtxg_pool_carry_out();
 	mutex_unlock(&rtxg_host.objects);
@@ -166,7 +166,8 @@ long rtxg_pool_acquire(struct khost_task *task, struct rtxg_host_pool __user *us
 
 		if (!no_memory) {
 			raw_spin_lock_irq(&rtxg_host.lock);
-			err = permit_pool_acquire(&rtxg_host.permits, &task->permit, err);
+			err = permit_pool_acquire(&rtxg_host.permits, ktime_get_ns(), &task->permit,
+						  err);
 			raw_spin_unlock_irq(&rtxg_host.lock);
 			rtxg_pool_carry_out();
 		} else {
@@ -219,7 +220,8 @@ long rtxg_pool_release(struct khost_task *task, struct rtxg_host_pool __user *us
 		if (task->permit.pool == (u32)err)
 			rtxg_engine_pool_leaves(task);
 		err = task->permit.pool == (u32)err
-			      ? permit_pool_release(&rtxg_host.permits, &task->permit)
+			      ? permit_pool_release(&rtxg_host.permits, ktime_get_ns(),
+						    &task->permit)
 			      : -EPERM;
 		raw_spin_unlock_irq(&rtxg_host.lock);
 		rtxg_pool_carry_out();

@@ -596,16 +596,18 @@ void permit_init(struct permit_machine *m, struct rtxg_core *core, const struct 
 	m->looks_end = &m->looks;
 }
 
-int permit_event(struct permit_machine *m, const struct rtxg_event *event)
+int permit_event(struct permit_machine *m, uint64_t now_ns, const struct rtxg_event *event)
 {
-	int ret = step(m, event);
+	int ret;
 
+	m->now_ns = now_ns;
+	ret = step(m, event);
 	if (!ret)
 		run_looks(m);
 	return ret;
 }
 
-int permit_open(struct permit_machine *m, struct permit_task *task)
+int permit_open(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
 {
 	struct rtxg_event event = { .type = RTXG_EV_OPEN,
 				    .task = task->id,
@@ -614,7 +616,7 @@ int permit_open(struct permit_machine *m, struct permit_task *task)
 	int ret;
 
 	task->moving_to = NULL;
-	task->opened_ns = now(m);
+	task->opened_ns = now_ns;
 	task->pool = RTXG_NONE;
 	task->pool_held = false;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -629,16 +631,17 @@ int permit_open(struct permit_machine *m, struct permit_task *task)
 		permit_store(&p->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
 	}
 	m->tasks[task->id] = task;
-	ret = permit_event(m, &event);
+	ret = permit_event(m, now_ns, &event);
 	if (ret)
 		m->tasks[task->id] = NULL;
 	return ret;
 }
 
-void permit_close(struct permit_machine *m, struct permit_task *task)
+void permit_close(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
 {
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
 
+	m->now_ns = now_ns;
 	settle(m, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		set_state(m, &task->lanes[i], PERMIT_FREE);
@@ -652,21 +655,23 @@ void permit_close(struct permit_machine *m, struct permit_task *task)
 	run_looks(m);
 }
 
-int permit_set(struct permit_machine *m, struct permit_task *task,
+int permit_set(struct permit_machine *m, uint64_t now_ns, struct permit_task *task,
 	       const struct rtxg_task_params *params)
 {
 	struct rtxg_event event = { .type = RTXG_EV_SET, .task = task->id, .task_params = *params };
-	int ret = permit_event(m, &event);
+	int ret = permit_event(m, now_ns, &event);
 
 	if (!ret)
 		task->params = *params;
 	return ret;
 }
 
-void permit_move(struct permit_machine *m, struct permit_task *task, struct permit_account *to)
+void permit_move(struct permit_machine *m, uint64_t now_ns, struct permit_task *task,
+		 struct permit_account *to)
 {
 	if (to == task->account && !task->moving_to)
 		return;
+	m->now_ns = now_ns;
 	task->moving_to = to;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		stop_burst(m, &task->lanes[i]);
@@ -676,22 +681,24 @@ void permit_move(struct permit_machine *m, struct permit_task *task, struct perm
 	run_looks(m);
 }
 
-void permit_ring(struct permit_machine *m, struct permit_task *task)
+void permit_ring(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
 {
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (task->lanes[i].barred == PERMIT_BARRED_IDLE)
 			task->lanes[i].barred = PERMIT_NOT_BARRED;
-	permit_look(m, task);
+	permit_look(m, now_ns, task);
 }
 
-void permit_look(struct permit_machine *m, struct permit_task *task)
+void permit_look(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
 {
+	m->now_ns = now_ns;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		look(m, &task->lanes[i]);
 	run_looks(m);
 }
 
-struct permit_task *permit_interrupt(struct permit_machine *m, uint32_t gpu, uint32_t engine)
+struct permit_task *permit_interrupt(struct permit_machine *m, uint64_t now_ns, uint32_t gpu,
+				     uint32_t engine)
 {
 	uint32_t id = rtxg_core_holder(m->core, gpu, engine);
 	struct permit_task *task = id < m->tasks_limit ? m->tasks[id] : NULL;
@@ -699,6 +706,7 @@ struct permit_task *permit_interrupt(struct permit_machine *m, uint32_t gpu, uin
 
 	if (!task)
 		return NULL;
+	m->now_ns = now_ns;
 	lane = &task->lanes[engine];
 	if (!permit_load(&words(lane)->in_flight) || in_flight(m, lane))
 		return NULL;
@@ -707,15 +715,15 @@ struct permit_task *permit_interrupt(struct permit_machine *m, uint32_t gpu, uin
 	return task;
 }
 
-void permit_timer(struct permit_machine *m)
+void permit_timer(struct permit_machine *m, uint64_t now_ns)
 {
 	static const struct rtxg_event timer = { .type = RTXG_EV_TIMER };
-	uint64_t at = now(m);
 
+	m->now_ns = now_ns;
 	m->armed_ns = RTXG_TIME_NEVER; /* a host's timer fires once */
-	if (m->look_ns <= at)
+	if (m->look_ns <= now_ns)
 		look_at_bursts(m);
-	if (m->core_ns > at) {
+	if (m->core_ns > now_ns) {
 		arm(m);
 		return;
 	}
@@ -741,15 +749,17 @@ void permit_timer(struct permit_machine *m)
 	arm(m);
 }
 
-void permit_count(struct permit_machine *m, struct permit_task *task)
+void permit_count(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
 {
+	m->now_ns = now_ns;
 	charge(m, task);
 	run_looks(m);
 	permit_count_claims(m, task);
 }
 
 /* The core knows the task's priority and runtime: the request carries no others. */
-int permit_pool_acquire(struct permit_machine *m, struct permit_task *task, uint32_t pool)
+int permit_pool_acquire(struct permit_machine *m, uint64_t now_ns, struct permit_task *task,
+			uint32_t pool)
 {
 	struct rtxg_event event = { .type = RTXG_EV_POOL_REQUEST, .task = task->id, .pool = pool };
 	uint32_t before = task->pool;
@@ -762,6 +772,7 @@ int permit_pool_acquire(struct permit_machine *m, struct permit_task *task, uint
 					       .value = task->id };
 		return -EBUSY;
 	}
+	m->now_ns = now_ns;
 	task->pool = pool; /* the grant may come at once */
 	ret = step(m, &event);
 	if (ret)
@@ -771,7 +782,7 @@ int permit_pool_acquire(struct permit_machine *m, struct permit_task *task, uint
 	return ret;
 }
 
-int permit_pool_release(struct permit_machine *m, struct permit_task *task)
+int permit_pool_release(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
 {
 	struct rtxg_event event = { .type = RTXG_EV_POOL_RELEASE,
 				    .task = task->id,
@@ -786,7 +797,7 @@ int permit_pool_release(struct permit_machine *m, struct permit_task *task)
 	}
 	task->pool = RTXG_NONE;
 	task->pool_held = false;
-	return permit_event(m, &event);
+	return permit_event(m, now_ns, &event);
 }
 
 void permit_lane_stats(const struct permit_machine *m, const struct permit_task *task,

@@ -5,8 +5,8 @@
  *
  * The page's protocol stands in uapi/rtxg/page.h. This machine is its only reader and its only
  * writer on the host's side. Every host of the core (the daemon, the kernel module, the simulator)
- * drives it: the host gives memory, a clock, a timer and a way to wake, and calls in when a doorbell
- * rings, when the timer is due and when an object changes. The host serialises all calls.
+ * drives it: the host gives memory, a timer and a way to wake, and calls in when a doorbell rings,
+ * when the timer is due and when an object changes. The host serialises all calls.
  *
  * A page belongs to its client, which may write anything into it at any time. A word is read once
  * for each decision, is only compared with what was seen before, and is never an index or a size.
@@ -100,8 +100,6 @@ struct permit_task {
  * serialises the host's calls; none may call back into the machine.
  */
 struct permit_ops {
-	/* CLOCK_MONOTONIC, ns; never runs backwards */
-	uint64_t (*now)(void *host);
 	/* wakes the threads that wait on the permit word of that lane */
 	void (*wake)(void *host, struct permit_task *task, uint32_t engine);
 	/* permit_timer is due then, and at no other time; RTXG_TIME_NEVER: not at all */
@@ -133,6 +131,7 @@ struct permit_machine {
 	struct permit_lane *bursts;		/* lanes to look at when look_ns has come */
 	uint64_t core_ns, look_ns;		/* when the core, and a burst, want the timer */
 	uint64_t armed_ns;
+	uint64_t now_ns;	     /* of the call under way */
 	struct rtxg_refusal refusal; /* why the last call that failed did */
 };
 
@@ -142,46 +141,51 @@ void permit_init(struct permit_machine *machine, struct rtxg_core *core,
 		 const struct permit_ops *ops, void *host);
 
 /*
+ * now_ns, of all calls: CLOCK_MONOTONIC, ns, read after the lock that serialises the calls was taken:
+ * it never runs backwards from one call to the next.
+ *
  * An event about objects (GPUs, vGPUs, pools), with all that follows from it. Like all calls here
  * that return int: 0 or a negative errno, and then machine->refusal says why.
  */
-int permit_event(struct permit_machine *machine, const struct rtxg_event *event);
+int permit_event(struct permit_machine *machine, uint64_t now_ns, const struct rtxg_event *event);
 
 /*
  * A task comes. Its page may have served another host before: what was claimed then is not charged,
  * and no permit of then is good. The words that describe the page are the host's to write.
  */
-int permit_open(struct permit_machine *machine, struct permit_task *task);
+int permit_open(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
 /* It goes: what it held or wanted is free at once, and its page is not touched any more. */
-void permit_close(struct permit_machine *machine, struct permit_task *task);
-int permit_set(struct permit_machine *machine, struct permit_task *task,
+void permit_close(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
+int permit_set(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task,
 	       const struct rtxg_task_params *params);
 /*
  * Its permits are called back; it moves once nothing of it is in flight (ops->moved). The account
  * must stay until then.
  */
-void permit_move(struct permit_machine *machine, struct permit_task *task,
+void permit_move(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task,
 		 struct permit_account *to);
 
 /* The client rang. */
-void permit_ring(struct permit_machine *machine, struct permit_task *task);
+void permit_ring(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
 /* The host looks at a task by itself, which is no sign of life of the client. */
-void permit_look(struct permit_machine *machine, struct permit_task *task);
+void permit_look(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
 /*
  * A device says that something has ended on that engine of a GPU: if that is all that its holder had
  * in flight, the permit goes on to the next, though the holder has not run since. The holder; NULL:
  * that is not known. May be called without need.
  */
-struct permit_task *permit_interrupt(struct permit_machine *machine, uint32_t gpu, uint32_t engine);
+struct permit_task *permit_interrupt(struct permit_machine *machine, uint64_t now_ns, uint32_t gpu,
+				     uint32_t engine);
 /* The armed time has come. */
-void permit_timer(struct permit_machine *machine);
+void permit_timer(struct permit_machine *machine, uint64_t now_ns);
 /* Charges what the task used up to now, and counts what it claims. */
-void permit_count(struct permit_machine *machine, struct permit_task *task);
+void permit_count(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
 
 /* A GPU of the pool: answered by ops->pool_granted, perhaps at once. */
-int permit_pool_acquire(struct permit_machine *machine, struct permit_task *task, uint32_t pool);
+int permit_pool_acquire(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task,
+			uint32_t pool);
 /* Gives the GPU back, or withdraws the request. */
-int permit_pool_release(struct permit_machine *machine, struct permit_task *task);
+int permit_pool_release(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
 
 /* What the core counted of the lane, under all the accounts that the task was in. */
 void permit_lane_stats(const struct permit_machine *machine, const struct permit_task *task,

@@ -41,12 +41,6 @@ static struct {
 	bool launched;
 } w;
 
-static uint64_t clock_of(void *host)
-{
-	(void)host;
-	return w.now;
-}
-
 static void wake(void *host, struct permit_task *task, uint32_t engine)
 {
 	(void)host;
@@ -73,12 +67,12 @@ static void moved(void *host, struct permit_task *task, struct permit_account *f
 }
 
 static const struct permit_ops ops = {
-	.now = clock_of, .wake = wake, .arm = arm, .pool_granted = pool_granted, .moved = moved
+	.wake = wake, .arm = arm, .pool_granted = pool_granted, .moved = moved
 };
 
 static void event(struct rtxg_event event)
 {
-	assert(!permit_event(&w.machine, &event));
+	assert(!permit_event(&w.machine, w.now, &event));
 }
 
 static void open_task(uint32_t id, uint32_t vgpu)
@@ -89,7 +83,7 @@ static void open_task(uint32_t id, uint32_t vgpu)
 	w.tasks[id].account = &w.accounts[vgpu];
 	w.tasks[id].params = (struct rtxg_task_params){ .priority = 1 };
 	w.open[id] = true;
-	assert(!permit_open(&w.machine, &w.tasks[id]));
+	assert(!permit_open(&w.machine, w.now, &w.tasks[id]));
 }
 
 static void start(void)
@@ -130,11 +124,11 @@ static void honest(void)
 		p->in_flight = 0;
 		w.launched = false;
 		w.asked = 0;
-		permit_ring(&w.machine, &w.tasks[0]);
+		permit_ring(&w.machine, w.now, &w.tasks[0]);
 	} else if (!w.launched && !w.asked) {
 		w.asked = w.now;
 		p->want = 1;
-		permit_ring(&w.machine, &w.tasks[0]);
+		permit_ring(&w.machine, w.now, &w.tasks[0]);
 	}
 	if (!w.launched && w.asked && p->permit & RTXG_PERMIT_GRANTED) {
 		p->in_flight = 1;
@@ -159,7 +153,7 @@ static void pass(uint64_t ns)
 			if (w.armed > w.now)
 				w.now = w.armed;
 			w.armed = RTXG_TIME_NEVER;
-			permit_timer(&w.machine);
+			permit_timer(&w.machine, w.now);
 		}
 		w.now = next;
 		honest();
@@ -203,7 +197,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		}
 		case 2:
-			permit_ring(&w.machine, &w.tasks[id]);
+			permit_ring(&w.machine, w.now, &w.tasks[id]);
 			break;
 		case 3: { /* as a client that means well, for a moment */
 			struct rtxg_lane *p = &w.pages[id].lanes[0];
@@ -211,22 +205,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			p->launches++;
 			p->in_flight = r.value & 1;
 			p->completions += !p->in_flight;
-			permit_ring(&w.machine, &w.tasks[id]);
+			permit_ring(&w.machine, w.now, &w.tasks[id]);
 			break;
 		}
 		case 4:
 			pass(r.value % (5 * MS));
 			break;
 		case 5:
-			permit_move(&w.machine, &w.tasks[id],
+			permit_move(&w.machine, w.now, &w.tasks[id],
 				    &w.accounts[1 + r.value % (VGPUS - 1)]);
 			break;
 		case 6:
 			if (r.at & 1) {
-				permit_close(&w.machine, &w.tasks[id]);
+				permit_close(&w.machine, w.now, &w.tasks[id]);
 				w.open[id] = false;
 			} else {
-				permit_count(&w.machine, &w.tasks[id]);
+				permit_count(&w.machine, w.now, &w.tasks[id]);
 			}
 			break;
 		default:

@@ -27,11 +27,6 @@ static struct {
 	uint64_t ready_until; /* what the host was last told to stand ready for */
 } w;
 
-static inline uint64_t clock_of(void *host)
-{
-	return w.now;
-}
-
 static inline void wake(void *host, struct permit_task *task, uint32_t engine)
 {
 	w.wakes[task->id]++;
@@ -67,13 +62,11 @@ static inline void stand_ready(void *host, uint32_t gpu, uint32_t engine, uint64
 	w.ready_until = until_ns;
 }
 
-static const struct permit_ops ops = {
-	clock_of, wake, arm, pool_granted, moved, passed, stand_ready
-};
+static const struct permit_ops ops = { wake, arm, pool_granted, moved, passed, stand_ready };
 
 static inline void event(struct rtxg_event event)
 {
-	assert_int_equal(permit_event(&w.machine, &event), 0);
+	assert_int_equal(permit_event(&w.machine, w.now, &event), 0);
 }
 
 static inline void open_task(uint32_t id, uint32_t vgpu, uint32_t priority, uint64_t runtime_ns)
@@ -83,7 +76,7 @@ static inline void open_task(uint32_t id, uint32_t vgpu, uint32_t priority, uint
 	w.tasks[id].account = &w.accounts[vgpu];
 	w.tasks[id].params =
 		(struct rtxg_task_params){ .priority = priority, .runtime_ns = runtime_ns };
-	assert_int_equal(permit_open(&w.machine, &w.tasks[id]), 0);
+	assert_int_equal(permit_open(&w.machine, w.now, &w.tasks[id]), 0);
 }
 
 /* Two GPUs; vGPUs 0 and 1 on the first, 2 on the second; a pool of both. */
@@ -127,7 +120,7 @@ static inline void pass(uint64_t ns)
 		if (w.armed > w.now)
 			w.now = w.armed;
 		w.armed = RTXG_TIME_NEVER;
-		permit_timer(&w.machine);
+		permit_timer(&w.machine, w.now);
 		assert_null(rtxg_core_check(w.core));
 	}
 	w.now = end;
@@ -147,7 +140,7 @@ static inline bool has(uint32_t id)
 
 static inline void ring(uint32_t id)
 {
-	permit_ring(&w.machine, &w.tasks[id]);
+	permit_ring(&w.machine, w.now, &w.tasks[id]);
 	assert_null(rtxg_core_check(w.core));
 }
 
@@ -194,7 +187,7 @@ static inline void complete_fenced(uint32_t id)
 
 static inline bool interrupt(void)
 {
-	bool known = permit_interrupt(&w.machine, 0, C);
+	bool known = permit_interrupt(&w.machine, w.now, 0, C);
 
 	assert_null(rtxg_core_check(w.core));
 	return known;

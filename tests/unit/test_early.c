@@ -58,7 +58,7 @@ static void alternate(const struct rtxg_gpu_params *params)
 /* A task goes, and another one may come in its place. */
 static void leave(uint32_t id)
 {
-	permit_close(&w.machine, &w.tasks[id]);
+	permit_close(&w.machine, w.now, &w.tasks[id]);
 	assert_null(rtxg_core_check(w.core));
 	memset(&w.pages[id], 0, sizeof(w.pages[id]));
 }

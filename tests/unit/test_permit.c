@@ -122,7 +122,7 @@ static void test_a_stopped_launch_delays_the_others_once(void **unused)
 		complete(1);
 		assert_false(has(0));
 		/* A look of the host, or a ring of another thread, is no progress of the launch. */
-		permit_look(&w.machine, &w.tasks[0]);
+		permit_look(&w.machine, w.now, &w.tasks[0]);
 		ring(0);
 		assert_false(has(0));
 	}
@@ -152,7 +152,7 @@ static void test_a_stopped_waiter_delays_the_others_once(void **unused)
 		launch(1);
 		pass(5 * MS);
 		complete(1);
-		permit_look(&w.machine, &w.tasks[0]);
+		permit_look(&w.machine, w.now, &w.tasks[0]);
 		assert_false(has(0));
 	}
 	assert_int_equal(stats_of(0).expelled, 1);
@@ -181,7 +181,7 @@ test_an_engine_is_wanted_while_a_lane_waits_or_has_launched_and_not_in_pauses(vo
 	pass(3 * MS);
 	complete(0);
 	pass(50 * MS); /* it keeps its permit, and does nothing */
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(active(0), 3 * MS);
 	launch(0);
 	pass(2 * MS);
@@ -202,9 +202,9 @@ static void test_a_claim_of_use_counts_no_time_twice(void **unused)
 	launch(0);
 	pass(1 * MS);
 	page(0)->busy_ns += 500 * SEC;
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(active(0), 1 * MS);
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(active(0), 1 * MS);
 }
 
@@ -215,7 +215,7 @@ static void test_a_move_takes_nothing_of_the_old_permit_along(void **unused)
 	want(0);
 	want(1); /* 0 may launch once more */
 	assert_true(w.tasks[0].lanes[C].last);
-	permit_move(&w.machine, &w.tasks[0], &w.accounts[1]);
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
 	assert_int_equal(w.moves, 1);
 	assert_ptr_equal(w.left, &w.accounts[0]);
 	assert_ptr_equal(w.tasks[0].account, &w.accounts[1]);
@@ -234,10 +234,10 @@ static void test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts(void **
 	open_task(0, 0, 1, 0);
 	want(0);
 	launch(0);
-	permit_move(&w.machine, &w.tasks[0], &w.accounts[1]);
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
 	assert_false(has(0));
 	assert_int_equal(w.moves, 0);
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[0], 0), -EBUSY);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[0], 0), -EBUSY);
 	assert_non_null(w.machine.refusal.what);
 	pass(MS);
 	complete(0);
@@ -245,7 +245,7 @@ static void test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts(void **
 	assert_int_equal(stats_of(0).grants, 1);
 	assert_int_equal(stats_of(0).used_ns, MS);
 	assert_int_equal(w.accounts[0].engines[C].launches, 1);
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[0], 0), 0);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[0], 0), 0);
 }
 
 static void test_claims_are_bounded_by_what_is_possible(void **unused)
@@ -254,11 +254,11 @@ static void test_claims_are_bounded_by_what_is_possible(void **unused)
 	page(0)->launches = UINT64_MAX;
 	page(0)->device_ns = UINT64_MAX;
 	pass(SEC);
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(w.accounts[0].engines[C].device_ns, SEC);
 	assert_int_equal(w.accounts[0].engines[C].launches, SEC / 10);
 	page(0)->launches = page(0)->device_ns = 0;
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(w.accounts[0].engines[C].launches, SEC / 10);
 }
 
@@ -269,12 +269,12 @@ static void test_a_page_of_another_host_brings_no_permit_and_no_charge(void **un
 	w.pages[0].lanes[C].want = 1;
 	open_task(0, 0, 1, 0);
 	assert_int_equal(page(0)->permit, 8u << RTXG_PERMIT_SEQ_SHIFT);
-	permit_look(&w.machine, &w.tasks[0]);
+	permit_look(&w.machine, w.now, &w.tasks[0]);
 	assert_true(has(0));
 	launch(0);
 	pass(MS);
 	complete(0);
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(stats_of(0).used_ns, MS);
 }
 
@@ -284,23 +284,23 @@ static void test_a_pool_takes_priority_and_length_of_the_task(void **unused)
 	open_task(1, 0, 10, 3 * MS);
 	open_task(2, 0, 70, 1 * MS);
 	open_task(3, 0, 50, 1 * MS);
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[0], 0), 0);
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[1], 0), 0);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[0], 0), 0);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[1], 0), 0);
 	assert_int_equal(w.pool_grants[0] + w.pool_grants[1], 2);
 	/* Both queues have one: the shorter use is the shorter wait. */
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[2], 0), 0);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[2], 0), 0);
 	assert_int_equal(rtxg_core_pool_holder(w.core, 2), 1);
 	assert_int_equal(rtxg_core_pool_holder(w.core, 1), RTXG_NONE);
-	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[1]), 0);
+	assert_int_equal(permit_pool_release(&w.machine, w.now, &w.tasks[1]), 0);
 	assert_int_equal(rtxg_core_pool_holder(w.core, 2), RTXG_NONE);
 	assert_true(w.tasks[2].pool_held);
 	assert_int_equal(w.tasks[2].pool_gpu, 1);
 	/* A holder that ends keeps no task waiting either. */
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[3], 0), 0);
-	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[3]), 0);
-	assert_int_equal(permit_pool_release(&w.machine, &w.tasks[3]), -EPERM);
-	assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[1], 0), 0);
-	permit_close(&w.machine, &w.tasks[2]);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[3], 0), 0);
+	assert_int_equal(permit_pool_release(&w.machine, w.now, &w.tasks[3]), 0);
+	assert_int_equal(permit_pool_release(&w.machine, w.now, &w.tasks[3]), -EPERM);
+	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[1], 0), 0);
+	permit_close(&w.machine, w.now, &w.tasks[2]);
 	assert_true(w.tasks[1].pool_held);
 }
 
@@ -310,9 +310,9 @@ static void test_a_task_that_ends_keeps_no_task_waiting(void **unused)
 	open_task(1, 0, 10, 20 * MS);
 	open_task(2, 0, 70, 1 * MS);
 	for (uint32_t id = 0; id < 3; id++)
-		assert_int_equal(permit_pool_acquire(&w.machine, &w.tasks[id], 0), 0);
+		assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[id], 0), 0);
 	assert_int_equal(rtxg_core_pool_holder(w.core, 2), 0);
-	permit_close(&w.machine, &w.tasks[0]);
+	permit_close(&w.machine, w.now, &w.tasks[0]);
 	assert_int_equal(rtxg_core_pool_holder(w.core, 2), RTXG_NONE);
 	assert_true(w.tasks[2].pool_held);
 }
@@ -324,7 +324,7 @@ static void test_a_task_that_ends_lets_go_of_all(void **unused)
 	want(0);
 	launch(0);
 	want(1);
-	permit_close(&w.machine, &w.tasks[0]);
+	permit_close(&w.machine, w.now, &w.tasks[0]);
 	assert_true(has(1));
 	assert_null(w.table[0]);
 	assert_int_equal(w.accounts[0].engines[C].waiting, 0);
@@ -412,7 +412,7 @@ static void test_an_idle_lease_is_not_busy_because_its_holder_has_not_run(void *
 	/* No other wants it: the lease stays, and whatever is asked finds the engine idle. */
 	interrupt();
 	pass(100 * MS);
-	permit_count(&w.machine, &w.tasks[0]);
+	permit_count(&w.machine, w.now, &w.tasks[0]);
 	want(1);
 	pass(100 * MS);
 	assert_true(has(1));
@@ -461,7 +461,7 @@ static void test_a_fence_that_lies_harms_no_other(void **unused)
 			ring(i % 2);
 		pass(MS);
 	}
-	permit_close(&w.machine, &w.tasks[1]);
+	permit_close(&w.machine, w.now, &w.tasks[1]);
 	memset(&page(0)->in_flight, 0, sizeof(*page(0)) - offsetof(struct rtxg_lane, in_flight));
 	page(0)->launches++;
 	ring(0);

@@ -61,8 +61,8 @@ static void test_tiny_launches_in_succession_are_decided_about_together(void **u
 		/* They share, and no turn is long. */
 		assert_in_range(page(0)->launches, launches * 4 / 10, launches * 6 / 10);
 		assert_in_range(stats_of(0).grants, 50, 400);
-		permit_close(&w.machine, &w.tasks[0]);
-		permit_close(&w.machine, &w.tasks[1]);
+		permit_close(&w.machine, w.now, &w.tasks[0]);
+		permit_close(&w.machine, w.now, &w.tasks[1]);
 		memset(w.pages, 0, sizeof(w.pages));
 		pass(SEC);
 		assert_int_equal(w.armed, RTXG_TIME_NEVER);
@@ -163,16 +163,16 @@ static void test_a_program_that_stops_in_a_burst_delays_the_others_once(void **u
 static void test_a_task_leaves_its_burst_when_it_is_moved_or_ends(void **unused)
 {
 	begin_burst();
-	permit_move(&w.machine, &w.tasks[0], &w.accounts[1]);
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
 	pass(20 * MS);
 	assert_false(has(0));
 	assert_int_equal(w.moves, 1);
 	assert_null(w.machine.bursts);
-	permit_close(&w.machine, &w.tasks[1]);
-	permit_close(&w.machine, &w.tasks[0]);
+	permit_close(&w.machine, w.now, &w.tasks[1]);
+	permit_close(&w.machine, w.now, &w.tasks[0]);
 	memset(w.pages, 0, sizeof(w.pages));
 	begin_burst();
-	permit_close(&w.machine, &w.tasks[0]);
+	permit_close(&w.machine, w.now, &w.tasks[0]);
 	memset(page(0), 0xff, sizeof(*page(0))); /* another's memory by now */
 	pass(20 * MS);
 	assert_true(has(1));

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The host's half of the shared page, from Python: core/launch/permit.c as the daemon and the module run it.
 
-`Permits` gives the machine what a host gives it (memory, a clock, a timer, wake-ups) and hands out
-the pages, which a test may write as a client does. Time is virtual: `run_to` fires the timer when it
-is due.
+`Permits` gives the machine what a host gives it (memory, a timer, wake-ups) and hands out the
+pages, which a test may write as a client does. Time is virtual: `run_to` fires the timer when it is
+due.
 
     permits = Permits(gpus=1, vgpus=2, tasks=4)
     permits.event("gpu_add", gpu=0, policy="cbs")
@@ -53,7 +53,6 @@ class Permits:
         ]
         self._ops = ffi.new("struct permit_ops *")
         self._kept = [
-            ffi.callback("uint64_t(void *)", lambda _: self.now),
             ffi.callback(
                 "void(void *, struct permit_task *, uint32_t)",
                 lambda _, task, engine: self.wakes.append((task.id, engine)),
@@ -69,7 +68,7 @@ class Permits:
             ),
         ]
         ops = self._ops
-        ops.now, ops.wake, ops.arm, ops.pool_granted, ops.moved = self._kept
+        ops.wake, ops.arm, ops.pool_granted, ops.moved = self._kept
         limits = ffi.new(
             "struct rtxg_limits *", {"gpus": gpus, "vgpus": vgpus, "tasks": tasks, "pools": pools}
         )
@@ -88,7 +87,7 @@ class Permits:
 
     def event(self, kind: str, **fields: Any) -> None:
         """An event about objects. Raises Refused."""
-        self._checked(lib.permit_event(self.machine, self.core.event(kind, **fields)))
+        self._checked(lib.permit_event(self.machine, self.now, self.core.event(kind, **fields)))
 
     def open(self, number: int, vgpu: int, **params: Any) -> Any:
         """A task with a page of zeros. Raises Refused."""
@@ -97,32 +96,32 @@ class Permits:
         task.id, task.page, task.account = number, page, self.accounts[vgpu]
         for name, value in params.items():
             setattr(task.params, name, value)
-        self._checked(lib.permit_open(self.machine, task))
+        self._checked(lib.permit_open(self.machine, self.now, task))
         return task
 
     def close(self, number: int) -> None:
         """The task goes."""
-        lib.permit_close(self.machine, self.tasks.pop(number))
+        lib.permit_close(self.machine, self.now, self.tasks.pop(number))
         del self.pages[number]
 
     def move(self, number: int, vgpu: int) -> None:
         """To another vGPU, once nothing of it is in flight."""
-        lib.permit_move(self.machine, self.tasks[number], self.accounts[vgpu])
+        lib.permit_move(self.machine, self.now, self.tasks[number], self.accounts[vgpu])
 
     def ring(self, number: int) -> None:
         """The client rings."""
-        lib.permit_ring(self.machine, self.tasks[number])
+        lib.permit_ring(self.machine, self.now, self.tasks[number])
 
     def count(self, number: int) -> None:
         """Charges what the task used up to now."""
-        lib.permit_count(self.machine, self.tasks[number])
+        lib.permit_count(self.machine, self.now, self.tasks[number])
 
     def run_to(self, at: int) -> None:
         """Time passes; the timer fires when it is due."""
         while self.armed <= at:
             self.now = max(self.now, self.armed)
             self.armed = NEVER
-            lib.permit_timer(self.machine)
+            lib.permit_timer(self.machine, self.now)
         self.now = at
 
     def lane(self, number: int, engine: int = 0) -> Any:
