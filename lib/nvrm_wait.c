@@ -155,13 +155,12 @@ static void foresee(struct rtx_timeline *t, struct wait *w, uint64_t now)
 }
 
 /* The ends of the sleeps of this wait count: once for all of them, since each change is a call. */
-static void be_exact(const struct rtx_timeline *t, struct wait *w)
+static void be_exact(struct wait *w)
 {
-	const struct nv_sys *sys = t->nvrm->gpu->sys;
-	int slack = sys->slack(sys->ctx, 0);
+	int slack = rtx_lib_timer_slack(0);
 
 	if (slack > 1) {
-		sys->slack(sys->ctx, 1);
+		rtx_lib_timer_slack(1);
 		w->slack = slack;
 	}
 }
@@ -244,7 +243,7 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 			if (ret)
 				return ret;
 			if (first && w->wake)
-				be_exact(t, w);
+				be_exact(w);
 			first = false;
 			if (w->wake && now >= w->wake) {
 				look(t, w, now);
@@ -279,11 +278,10 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 /* NOTIFY: sleeps. */
 static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 {
-	const struct nv_sys *sys = t->nvrm->gpu->sys;
 	int ret = sleep_until(t, w);
 
 	if (w->slack)
-		sys->slack(sys->ctx, w->slack);
+		rtx_lib_timer_slack(w->slack);
 	return ret;
 }
 

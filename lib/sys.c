@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,16 @@ void rtx_lib_futex_wake(volatile uint32_t *word, bool shared)
 	syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), INT_MAX, NULL,
 		NULL, 0);
 	errno = saved;
+}
+
+int rtx_lib_timer_slack(int ns)
+{
+	int saved = errno, ret;
+
+	ret = ns ? prctl(PR_SET_TIMERSLACK, (unsigned long)ns) : prctl(PR_GET_TIMERSLACK);
+	ret = ret < 0 ? -errno : ret;
+	errno = saved;
+	return ret;
 }
 
 /*

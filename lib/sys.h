@@ -34,6 +34,13 @@ static inline void rtx_lib_relax(void)
 #endif
 }
 
+/*
+ * By how much the timers of this thread may end later, to be put together with others', ns: 0 asks,
+ * else sets it. 1 is exact; real-time threads have no such time. The time, 0 where it was set, or a
+ * negative errno.
+ */
+int rtx_lib_timer_slack(int ns);
+
 /* Would sched_yield() of this thread give the rest of its budget away (SCHED_DEADLINE)? */
 bool rtx_lib_yield_costs_budget(void);
 

@@ -23,11 +23,6 @@ struct nv_sys {
 	int (*munmap)(void *ctx, void *address, size_t length);
 	/* 1: an event has come in time; -ENODEV: none will come, for the GPU is lost */
 	int (*poll)(void *ctx, int fd, uint64_t timeout_ns);
-	/*
-	 * How much later this thread's timers may end, to be put together with others', ns: 0 asks,
-	 * else sets it. 1 is exact; real-time threads have no such time.
-	 */
-	int (*slack)(void *ctx, int ns);
 	int (*pidfd_open)(void *ctx, int pid);
 	int (*pidfd_getfd)(void *ctx, int pidfd, int fd);
 	/* descriptors of /dev/nvidiactl that a process has; how many */

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -81,11 +80,6 @@ static int linux_poll(void *ctx, int fd, uint64_t timeout_ns)
 	return n;
 }
 
-static int linux_slack(void *ctx, int ns)
-{
-	return ns ? prctl(PR_SET_TIMERSLACK, (unsigned long)ns) : prctl(PR_GET_TIMERSLACK);
-}
-
 static int linux_munmap(void *ctx, void *address, size_t length)
 {
 	return munmap(address, length) ? -errno : 0;
@@ -152,7 +146,6 @@ const struct nv_sys nv_sys_linux = {
 	.mmap_writable = linux_mmap_writable,
 	.munmap = linux_munmap,
 	.poll = linux_poll,
-	.slack = linux_slack,
 	.pidfd_open = linux_pidfd_open,
 	.pidfd_getfd = linux_pidfd_getfd,
 	.ctl_fds = linux_ctl_fds,

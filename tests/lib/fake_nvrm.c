@@ -704,12 +704,6 @@ static int fake_poll(void *ctx, int fd, uint64_t timeout_ns)
 	return ret;
 }
 
-static int fake_slack(void *ctx, int ns)
-{
-	__atomic_add_fetch(&fake_nvrm.slacks, 1, __ATOMIC_RELAXED);
-	return nv_sys_linux.slack(ctx, ns);
-}
-
 const struct nv_sys fake_nvrm_sys = {
 	.open = fake_open,
 	.close = fake_close,
@@ -717,6 +711,5 @@ const struct nv_sys fake_nvrm_sys = {
 	.mmap_writable = fake_map,
 	.munmap = fake_munmap,
 	.poll = fake_poll,
-	.slack = fake_slack,
 	.now_ns = fake_now,
 };

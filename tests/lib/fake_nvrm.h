@@ -54,13 +54,13 @@ struct fake_nvrm {
 	int fds, maps; /* that are open now */
 	/* the longest time between two sleeps, on that clock; since when; 0: no sleep as yet */
 	uint64_t awake, awake_at;
-	uint64_t busy;	    /* on that clock, outside of sleeps, since the first of them */
-	int sleeps, slacks; /* calls of poll(), and of what sets the slack of timers */
-	int objects;	    /* that are allocated now, without clients */
-	int clients;	    /* now */
-	int interrupts;	    /* raised */
-	int held;	    /* looks at a word that an acquire still waits for */
-	int wild;	    /* things that no driver would survive */
+	uint64_t busy;	/* on that clock, outside of sleeps, since the first of them */
+	int sleeps;	/* calls of poll() */
+	int objects;	/* that are allocated now, without clients */
+	int clients;	/* now */
+	int interrupts; /* raised */
+	int held;	/* looks at a word that an acquire still waits for */
+	int wild;	/* things that no driver would survive */
 };
 
 extern struct fake_nvrm fake_nvrm;
