@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #include "devices.h"
-#include "rtxg_device_name.h"
+#include "device_name.h"
 
 #define NOBODY	      65534
 #define OWN_USER      "rtxg-devices" /* of rtxg.sysusers.conf */
@@ -121,7 +121,7 @@ static void list_devices(struct list *found)
 			char name[256];
 			int size;
 
-			if (layer_device_name(&next, list[i], name, sizeof(name)))
+			if (rtx_lib_device_name(&next, list[i], name, sizeof(name)))
 				continue;
 			size = snprintf(found->text + found->size, left, "%s\n", name);
 			if ((size_t)size < left)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * nvrm_abi.h - the part of the NVIDIA driver's interface that a channel of one's own needs, beside
- * the lever's (rm_abi.h): numbers and structures, each with its size asserted. Facts of the
- * interface only, as the driver's public headers give them; levers/nvidia/needs.csv says of which
- * releases. Not installed.
+ * nvidia/rm_abi.h: numbers and structures, each with its size asserted. Facts of the interface
+ * only, as the driver's public headers give them; levers/nvidia/needs.csv says of which releases.
+ * Not installed.
  */
 #ifndef RTX_LIB_NVRM_ABI_H
 #define RTX_LIB_NVRM_ABI_H

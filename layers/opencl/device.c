@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "device.h"
-#include "rtxg_device_name.h"
+#include "device_name.h"
 
 static struct layer_gpu *gpus;
 static char ungated[64]; /* by which call commands pass without permits; "": by none */
@@ -81,7 +81,7 @@ struct layer_gpu *layer_device_gpu(cl_device_id device)
 	struct layer_gpu *gpu;
 	int err;
 
-	if (layer_device_name(&layer_next, device, name, sizeof(name)))
+	if (rtx_lib_device_name(&layer_next, device, name, sizeof(name)))
 		snprintf(name, sizeof(name), "opencl:unknown");
 	pthread_mutex_lock(&open_lock);
 	for (gpu = gpus; gpu; gpu = gpu->next)

@@ -7,8 +7,7 @@
  *
  *   queue.c      the table of queues, the next layer, the generation of a forked process
  *   lane.c       the state of an engine: who has to act next; nothing but that
- *   device_name.c  which GPU of rtxg an OpenCL device is; rtxgd has it, too
- *   device.c     that GPU, opened once for the process
+ *   device.c     the GPU of rtxg that a device is (lib/device_name.c), opened once for the process
  *   events.c     the table of events, and the calls that are left for after the lock
  *   estimate.c   how long a command will take
  *   batch.c      commands that share a permit, and what they wait for

@@ -10,7 +10,7 @@ from sources import code, in_folders, judge, symbols, text, tracked, without_str
 
 #: folders whose files end up in one binary
 BINARIES = {
-    "daemon": ("core/", "daemon/", "levers/nvidia/", "lib/", "include/"),
+    "daemon": ("core/", "daemon/", "levers/nvidia/", "lib/", "nvidia/", "include/"),
     "kmod": ("core/launch/", "core/cpu/", "core/order/", "kmod/", "include/uapi/"),
     "cli": ("cli/", "lib/", "include/"),
     "latency": ("latency/", "include/"),
@@ -26,6 +26,7 @@ PREFIXES = {
     "core/order/": r"rtxg_order_|order_",
     "daemon/": r"{stem}_",
     "levers/nvidia/": r"lever_nvidia_|nv_|warm_",
+    "nvidia/": r"nv_",
     "lib/": r"rtx_",
     "layers/opencl/": r"layer_|{stem}_",
     "layers/cuda/": r"inject_",
@@ -39,7 +40,7 @@ GIVEN = re.compile(
     r"layers/order/\w+\.c: (__tsan_\w+|pthread_\w+|sem_\w+|u?sleep|(clock_)?nanosleep|sched_yield)"
 )
 
-PROGRAMS = ("core/", "daemon/", "levers/", "lib/", "layers/", "cli/", "latency/", "bpf/")
+PROGRAMS = ("core/", "daemon/", "nvidia/", "levers/", "lib/", "layers/", "cli/", "latency/", "bpf/")
 
 
 @pytest.mark.parametrize("binary", BINARIES)

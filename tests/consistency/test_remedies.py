@@ -9,7 +9,7 @@ import subprocess
 
 from sources import BUILD, ROOT, code, in_folders, judge, tracked
 
-FOLDERS = ("cli/", "daemon/", "lib/", "layers/", "levers/", "kmod/", "core/", "include/", "demo/", "latency/")
+FOLDERS = ("cli/", "daemon/", "lib/", "layers/", "levers/", "nvidia/", "kmod/", "core/", "include/", "demo/", "latency/")
 
 
 @functools.cache

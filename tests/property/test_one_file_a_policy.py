@@ -16,7 +16,7 @@ POLICIES = re.findall(r"^\tPOLICY\(([A-Z]+), ([a-z]+)\)", (ROOT / "core/launch/p
 NAMES = [name for _, name in POLICIES]
 #: Words that mean other things too: JSON's null, the task policy and the CPU's fifo, what a credit is.
 ALSO_WORDS = {"null", "fifo", "credit"}
-FOLDERS = ("core", "daemon", "kmod", "cli", "lib", "layers", "levers", "include")
+FOLDERS = ("core", "daemon", "kmod", "cli", "lib", "layers", "levers", "nvidia", "include")
 PAGES = [*sorted((ROOT / "man").iterdir()), *sorted((ROOT / "docs/reference").glob("*.md"))]
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.[ch]") if not path.name.endswith(".mod.c"))
 

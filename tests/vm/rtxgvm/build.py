@@ -35,7 +35,7 @@ CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter"
           "-Wno-missing-field-initializers",
           "-static", "-pthread", "-D_GNU_SOURCE", "-Wl,--no-warnings")
 INCLUDE = tuple(f"-I{REPOSITORY}/{folder}" for folder in (
-    "include", "include/uapi", "core/launch", "core/cpu", "core/order", "lib", "levers/nvidia", "tests/vm/edu_drv"))
+    "include", "include/uapi", "core/launch", "core/cpu", "core/order", "lib", "nvidia", "tests/vm/edu_drv"))
 
 
 class BuildError(RuntimeError):
@@ -106,13 +106,14 @@ def modules(kernel: Kernel, provoke: bool = False, jobs: int = 2) -> list[Path]:
 
 
 def _library() -> list[Path]:
-    """The sources of librtxg, and those of the core and of the lever that it takes in (lib/meson.build)."""
-    return [*sorted((REPOSITORY / "lib").glob("*.c")), *sorted((REPOSITORY / "core/order").glob("*.c")),
-            *sorted((REPOSITORY / "core/cpu").glob("*.c")), REPOSITORY / "levers/nvidia/rm.c", REPOSITORY / "levers/nvidia/sys.c"]
+    """The sources of librtxg, and those of other folders that it takes in (lib/meson.build)."""
+    library = [s for s in sorted((REPOSITORY / "lib").glob("*.c")) if OPENCL.exists() or s.stem != "device_name"]
+    return [*library, *sorted((REPOSITORY / "core/order").glob("*.c")),
+            *sorted((REPOSITORY / "core/cpu").glob("*.c")), *sorted((REPOSITORY / "nvidia").glob("*.c"))]
 
 
 def _layer() -> list[Path]:
-    """The OpenCL layer's sources (layers/opencl/meson.build); none without OpenCL's headers."""
+    """The OpenCL layer's sources (layers/opencl/meson.build) but for lib/device_name.c; none without OpenCL's headers."""
     return sorted((REPOSITORY / "layers/opencl").glob("*.c")) if OPENCL.exists() else []
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rm_abi.h - the part of the NVIDIA driver's ioctl interface ("RM") that the lever speaks: numbers
- * and structures, each with its size asserted. Facts of the interface only; no code. A driver that
- * answers otherwise is refused by the probes.
+ * rm_abi.h - the part of the NVIDIA driver's ioctl interface ("RM") that the lever, librtxg's
+ * channels and `rtxg latency` speak: numbers and structures, each with its size asserted. Facts of
+ * the interface only; no code. A driver that answers otherwise is refused by the lever's probes.
  */
 #ifndef RTXG_RM_ABI_H
 #define RTXG_RM_ABI_H

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include "rm_abi.h"
 
-/* The system calls that the lever makes. All return a negative errno on failure. */
+/* The system calls on the driver and its clients. All return a negative errno on failure. */
 struct nv_sys {
 	int (*open)(void *ctx, const char *path);
 	int (*close)(void *ctx, int fd);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rtxg_device_name.h"
+#include "device_name.h"
 
 #ifndef CL_DEVICE_PCI_BUS_INFO_KHR
 #define CL_DEVICE_PCI_BUS_INFO_KHR 0x410F
@@ -128,7 +128,7 @@ static cl_device_id root_of(const cl_icd_dispatch *next, cl_device_id device)
 	return device;
 }
 
-int layer_device_name(const cl_icd_dispatch *next, cl_device_id device, char *name, size_t size)
+int rtx_lib_device_name(const cl_icd_dispatch *next, cl_device_id device, char *name, size_t size)
 {
 	char raw[256] = "", platform_name[96], device_name_[96];
 	cl_platform_id platform = NULL;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * sys.c - the lever's system calls as Linux makes them. Nothing else in the lever calls the kernel.
+ * sys.c - the system calls of struct nv_sys as Linux makes them. May not: know what is asked of the
+ * driver.
  */
 #include <dirent.h>
 #include <errno.h>
