@@ -9,149 +9,10 @@
  */
 #include "claims.h"
 #include "permit.h"
+#include "permit_lane.h"
 #include "words.h"
 
 #define ACTIONS 16u
-
-/* --- permits ---------------------------------------------------------------------------------- */
-
-/*
- * The same permit with other flags changes no sequence and wakes no thread. Only a lease is changed
- * so, whose word no launch uses up, and a permit that is cut down to one launch before it was used:
- * nothing that a launch has taken is given back.
- */
-static void write_permit(struct permit_lane *lane, uint32_t flags)
-{
-	uint32_t bits = RTXG_PERMIT_GRANTED;
-
-	if (lane->burst.on)
-		flags = 0;
-	if (flags & RTXG_GRANT_ONESHOT)
-		bits |= RTXG_PERMIT_ONESHOT;
-	if (flags & RTXG_GRANT_REPORT)
-		bits |= RTXG_PERMIT_REPORT;
-	permit_store(&words(lane)->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT | bits);
-}
-
-static void give(struct permit_machine *m, struct permit_lane *lane)
-{
-	lane->sequence++;
-	write_permit(lane, lane->flags);
-	/* A client that sets want after this sees the permit: both sides are in one order. */
-	if (permit_load(&words(lane)->want))
-		m->ops->wake(m->host, lane->task, lane->engine);
-}
-
-static void take(struct permit_machine *m, struct permit_lane *lane)
-{
-	permit_store(&words(lane)->permit, lane->sequence << RTXG_PERMIT_SEQ_SHIFT);
-	if (permit_load(&words(lane)->watch))
-		m->ops->wake(m->host, lane->task, lane->engine);
-}
-
-/* --- the timer, which the core and the looks at bursts share ---------------------------------- */
-
-static void arm(struct permit_machine *m)
-{
-	uint64_t at = m->core_ns < m->look_ns ? m->core_ns : m->look_ns;
-
-	if (at == m->armed_ns)
-		return;
-	m->armed_ns = at;
-	m->ops->arm(m->host, at);
-}
-
-static void start_burst(struct permit_machine *m, struct permit_lane *lane)
-{
-	lane->burst_next = m->bursts;
-	m->bursts = lane;
-	if (m->look_ns == RTXG_TIME_NEVER)
-		m->look_ns = now(m) + BURST_LOOK_NS;
-	arm(m);
-}
-
-static void stop_burst(struct permit_machine *m, struct permit_lane *lane)
-{
-	struct permit_lane **at = &m->bursts;
-
-	if (!lane->burst.on)
-		return;
-	lane->burst.on = false;
-	while (*at && *at != lane)
-		at = &(*at)->burst_next;
-	if (*at)
-		*at = lane->burst_next;
-	if (!m->bursts) {
-		m->look_ns = RTXG_TIME_NEVER;
-		arm(m);
-	}
-}
-
-/* --- what is remembered of a lane ------------------------------------------------------------- */
-
-static void set_state(struct permit_machine *m, struct permit_lane *lane, enum permit_state state)
-{
-	struct permit_use *use = &lane->task->account->engines[lane->engine];
-	bool was = lane->state == PERMIT_WAITING, is = state == PERMIT_WAITING;
-
-	if (state != PERMIT_HELD)
-		stop_burst(m, lane);
-	lane->state = (uint8_t)state;
-	if (was == is)
-		return;
-	if (is) {
-		if (!use->waiting++)
-			use->waiting_since = now(m);
-	} else if (!--use->waiting) {
-		use->active_ns += now(m) - use->waiting_since;
-	}
-}
-
-/*
- * Launches that have not completed, as the client says. The device may know better: if its fence
- * covers all of them and has passed, none is left, though the client has not run since. In this
- * order, as page.h says why.
- */
-static uint32_t in_flight(struct permit_machine *m, const struct permit_lane *lane)
-{
-	struct rtxg_lane *p = words(lane);
-	uint32_t count = permit_load(&p->in_flight);
-	uint64_t value;
-
-	if (!count || !m->ops->passed)
-		return count;
-	permit_barrier();
-	if (permit_load(&p->fenced) != count)
-		return count;
-	permit_barrier();
-	value = permit_load(&p->fence);
-	permit_barrier();
-	return m->ops->passed(m->host, lane->task, lane->engine, value) ? 0 : count;
-}
-
-static void queue_look(struct permit_machine *m, struct permit_lane *lane)
-{
-	if (lane->queued)
-		return;
-	lane->queued = true;
-	lane->look_next = NULL;
-	*m->looks_end = lane;
-	m->looks_end = &lane->look_next;
-}
-
-static void unqueue_look(struct permit_machine *m, struct permit_lane *lane)
-{
-	struct permit_lane **at = &m->looks;
-
-	if (!lane->queued)
-		return;
-	while (*at != lane)
-		at = &(*at)->look_next;
-	*at = lane->look_next;
-	if (!*at)
-		m->looks_end = at;
-	lane->queued = false;
-}
 
 /* --- the core --------------------------------------------------------------------------------- */
 
@@ -166,25 +27,25 @@ static void granted(struct permit_machine *m, struct permit_lane *lane, uint32_t
 	if (fresh) {
 		lane->again = lane->last = lane->idle_reported = false;
 		lane->launches_at = permit_load(&words(lane)->launches);
-		set_state(m, lane, PERMIT_HELD);
+		permit_lane_set(m, lane, PERMIT_HELD);
 		permit_begin_claims(m, lane, gpu);
 		if (burst_granted(&lane->burst, now(m), lane->launches_at) &&
 		    !lane->task->moving_to)
-			start_burst(m, lane);
+			permit_burst_start(m, lane);
 	}
 	/* A task that is being moved gets its permit from its new vGPU. */
 	if (!lane->task->moving_to) {
 		if (fresh)
-			give(m, lane);
+			permit_lane_give(m, lane);
 		else
-			write_permit(lane, flags);
+			permit_lane_write(lane, flags);
 	}
 	/*
 	 * It may have fallen idle under a permit that asked for no report, or have given up while
 	 * this was decided.
 	 */
 	if (!fresh || !permit_load(&words(lane)->want))
-		queue_look(m, lane);
+		permit_look_queue(m, lane);
 }
 
 /*
@@ -199,18 +60,18 @@ static void call_back(struct permit_machine *m, struct permit_lane *lane)
 	struct rtxg_lane *p = words(lane);
 
 	lane->last = lane->state == PERMIT_HELD && !lane->task->moving_to &&
-		     permit_load(&p->want) && !in_flight(m, lane) &&
+		     permit_load(&p->want) && !permit_lane_in_flight(m, lane) &&
 		     permit_load(&p->launches) == lane->launches_at;
-	set_state(m, lane, PERMIT_REVOKED);
+	permit_lane_set(m, lane, PERMIT_REVOKED);
 	/*
 	 * REPORT, because the launch may be faster than the word: it then leaves the permit behind,
 	 * and must ring all the same.
 	 */
 	if (lane->last)
-		write_permit(lane, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT);
+		permit_lane_write(lane, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT);
 	else
-		take(m, lane);
-	queue_look(m, lane);
+		permit_lane_take(m, lane);
+	permit_look_queue(m, lane);
 }
 
 /* A waiting lane is likely to get its permit soon: its threads wake, and look at the word. */
@@ -233,13 +94,13 @@ static void expelled(struct permit_machine *m, struct permit_lane *lane)
 {
 	struct rtxg_lane *p = words(lane);
 
-	take(m, lane);
-	set_state(m, lane, PERMIT_FREE);
+	permit_lane_take(m, lane);
+	permit_lane_set(m, lane, PERMIT_FREE);
 	lane->again = lane->last = false;
 	lane->launches_at = permit_load(&p->launches);
 	lane->completions_at = permit_load(&p->completions);
-	lane->barred = in_flight(m, lane) ? PERMIT_BARRED_BUSY : PERMIT_BARRED_IDLE;
-	queue_look(m, lane);
+	lane->barred = permit_lane_in_flight(m, lane) ? PERMIT_BARRED_BUSY : PERMIT_BARRED_IDLE;
+	permit_look_queue(m, lane);
 }
 
 static void apply(struct permit_machine *m, const struct rtxg_action *action)
@@ -260,7 +121,7 @@ static void apply(struct permit_machine *m, const struct rtxg_action *action)
 		break;
 	case RTXG_ACT_ARM_TIMER:
 		m->core_ns = action->at_ns;
-		arm(m);
+		permit_arm(m);
 		break;
 	case RTXG_ACT_POOL_GRANT:
 		task->pool_held = true;
@@ -312,16 +173,16 @@ static void permit_ended(struct permit_machine *m, struct permit_lane *lane, uin
 	bool again = lane->again;
 
 	lane->again = false;
-	stop_burst(m, lane);
+	permit_burst_stop(m, lane);
 	burst_ended(&lane->burst, now(m));
-	set_state(m, lane, again ? PERMIT_WAITING : PERMIT_FREE);
+	permit_lane_set(m, lane, again ? PERMIT_WAITING : PERMIT_FREE);
 	lane_event(m, lane, type, permit_claimed_use(m, lane));
 }
 
 /* The task launched again under a permit that it was reported idle on. */
 static bool busy_again(struct permit_machine *m, struct permit_lane *lane)
 {
-	if (!in_flight(m, lane))
+	if (!permit_lane_in_flight(m, lane))
 		return false;
 	lane->idle_reported = false;
 	lane_event(m, lane, RTXG_EV_BUSY, 0);
@@ -331,7 +192,8 @@ static bool busy_again(struct permit_machine *m, struct permit_lane *lane)
 /* Has the task launched what its permit is good for? */
 static void look_launched(struct permit_machine *m, struct permit_lane *lane)
 {
-	if (permit_load(&words(lane)->launches) != lane->launches_at && in_flight(m, lane))
+	if (permit_load(&words(lane)->launches) != lane->launches_at &&
+	    permit_lane_in_flight(m, lane))
 		lane_event(m, lane, RTXG_EV_BUSY, 0);
 }
 
@@ -374,7 +236,7 @@ static void finish_move(struct permit_machine *m, struct permit_task *task)
 	struct permit_account *from = task->account;
 
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		if (in_flight(m, &task->lanes[i]))
+		if (permit_lane_in_flight(m, &task->lanes[i]))
 			return;
 	settle(m, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
@@ -383,7 +245,7 @@ static void finish_move(struct permit_machine *m, struct permit_task *task)
 
 		if (!rtxg_core_task_stats(m->core, task->id, i, &stats))
 			rtxg_stats_add(&lane->before, &stats);
-		set_state(m, lane, PERMIT_FREE);
+		permit_lane_set(m, lane, PERMIT_FREE);
 		lane->again = lane->last = lane->idle_reported = false;
 	}
 	step(m, &event);
@@ -396,7 +258,7 @@ static void finish_move(struct permit_machine *m, struct permit_task *task)
 	step(m, &event);
 	m->ops->moved(m->host, task, from);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
-		queue_look(m, &task->lanes[i]);
+		permit_look_queue(m, &task->lanes[i]);
 }
 
 /* Has the page shown that the program goes on? */
@@ -417,8 +279,8 @@ static void look_revoked(struct permit_machine *m, struct permit_lane *lane, uin
 
 	if (lane->last && !left && (permit_load(&p->launches) != lane->launches_at || !want)) {
 		/* It was used, or is not wanted any more; a launch may just have been faster. */
-		take(m, lane);
-		left = in_flight(m, lane);
+		permit_lane_take(m, lane);
+		left = permit_lane_in_flight(m, lane);
 		lane->last = false;
 	}
 	if (!lane->last && !left)
@@ -441,9 +303,9 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
 		 */
 		if (launches != lane->launches_at || !want || lane->taken) {
 			if (!lane->taken)
-				take(m, lane);
+				permit_lane_take(m, lane);
 			lane->taken = true;
-			if (!in_flight(m, lane))
+			if (!permit_lane_in_flight(m, lane))
 				permit_ended(m, lane, RTXG_EV_COMPLETION);
 		}
 	} else if (lane->flags & RTXG_GRANT_REPORT &&
@@ -459,8 +321,8 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
 			lane->idle_reported = false;
 			if (lane->state != PERMIT_HELD)
 				return;
-			start_burst(m, lane);
-			write_permit(lane, lane->flags);
+			permit_burst_start(m, lane);
+			permit_lane_write(lane, lane->flags);
 			return;
 		}
 		lane->launches_at = launches;
@@ -475,17 +337,17 @@ static void look_held(struct permit_machine *m, struct permit_lane *lane, uint32
  */
 static void end_burst(struct permit_machine *m, struct permit_lane *lane)
 {
-	stop_burst(m, lane);
+	permit_burst_stop(m, lane);
 	if (!(lane->flags & RTXG_GRANT_ONESHOT)) {
-		write_permit(lane, lane->flags);
+		permit_lane_write(lane, lane->flags);
 	} else if (permit_load(&words(lane)->launches) != lane->launches_at) {
-		take(m, lane);
+		permit_lane_take(m, lane);
 		lane->taken = true;
 	} else {
 		/* REPORT, as in call_back() */
-		write_permit(lane, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT);
+		permit_lane_write(lane, RTXG_GRANT_ONESHOT | RTXG_GRANT_REPORT);
 	}
-	queue_look(m, lane);
+	permit_look_queue(m, lane);
 }
 
 /* What the client wants is what the core has to know. */
@@ -496,15 +358,15 @@ static void look_want(struct permit_machine *m, struct permit_lane *lane, uint32
 	switch (lane->state) {
 	case PERMIT_FREE:
 		if (want && !lane->barred) {
-			set_state(m, lane, PERMIT_WAITING);
+			permit_lane_set(m, lane, PERMIT_WAITING);
 			burst_arrival(&lane->burst, now(m));
 			if (lane_event(m, lane, RTXG_EV_ARRIVAL, 0))
-				set_state(m, lane, PERMIT_FREE);
+				permit_lane_set(m, lane, PERMIT_FREE);
 		}
 		return;
 	case PERMIT_WAITING:
 		if (!want) {
-			set_state(m, lane, PERMIT_FREE);
+			permit_lane_set(m, lane, PERMIT_FREE);
 			lane_event(m, lane, RTXG_EV_CANCEL, 0);
 		}
 		return;
@@ -536,7 +398,7 @@ static void look(struct permit_machine *m, struct permit_lane *lane)
 		finish_move(m, lane->task);
 		return;
 	}
-	left = in_flight(m, lane);
+	left = permit_lane_in_flight(m, lane);
 	want = permit_load(&p->want);
 	if (lane->barred && progressed(lane, left))
 		lane->barred = PERMIT_NOT_BARRED;
@@ -644,8 +506,8 @@ void permit_close(struct permit_machine *m, uint64_t now_ns, struct permit_task 
 	m->now_ns = now_ns;
 	settle(m, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		set_state(m, &task->lanes[i], PERMIT_FREE);
-		unqueue_look(m, &task->lanes[i]);
+		permit_lane_set(m, &task->lanes[i], PERMIT_FREE);
+		permit_look_unqueue(m, &task->lanes[i]);
 	}
 	task->moving_to = NULL;
 	task->pool = RTXG_NONE;
@@ -674,9 +536,9 @@ void permit_move(struct permit_machine *m, uint64_t now_ns, struct permit_task *
 	m->now_ns = now_ns;
 	task->moving_to = to;
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
-		stop_burst(m, &task->lanes[i]);
-		take(m, &task->lanes[i]);
-		queue_look(m, &task->lanes[i]);
+		permit_burst_stop(m, &task->lanes[i]);
+		permit_lane_take(m, &task->lanes[i]);
+		permit_look_queue(m, &task->lanes[i]);
 	}
 	run_looks(m);
 }
@@ -708,9 +570,9 @@ struct permit_task *permit_interrupt(struct permit_machine *m, uint64_t now_ns, 
 		return NULL;
 	m->now_ns = now_ns;
 	lane = &task->lanes[engine];
-	if (!permit_load(&words(lane)->in_flight) || in_flight(m, lane))
+	if (!permit_load(&words(lane)->in_flight) || permit_lane_in_flight(m, lane))
 		return NULL;
-	queue_look(m, lane);
+	permit_look_queue(m, lane);
 	run_looks(m);
 	return task;
 }
@@ -724,7 +586,7 @@ void permit_timer(struct permit_machine *m, uint64_t now_ns)
 	if (m->look_ns <= now_ns)
 		look_at_bursts(m);
 	if (m->core_ns > now_ns) {
-		arm(m);
+		permit_arm(m);
 		return;
 	}
 	m->core_ns = RTXG_TIME_NEVER;
@@ -746,7 +608,7 @@ void permit_timer(struct permit_machine *m, uint64_t now_ns)
 	run_looks(m);
 	step(m, &timer);
 	run_looks(m);
-	arm(m);
+	permit_arm(m);
 }
 
 void permit_count(struct permit_machine *m, uint64_t now_ns, struct permit_task *task)
