@@ -44,7 +44,7 @@ static bool wanted(const struct nv_channel *channel, enum nv_which which)
 {
 	switch (which) {
 	case NV_HOT:
-		return channel->hot;
+		return channel->queue.hot;
 	case NV_RUNNING:
 		return !channel->stopped;
 	case NV_STOPPED:

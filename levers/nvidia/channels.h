@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "../../bpf/discover.h"
+#include "rtxg_slice_part.h"
 
 struct nv_channel {
 	uint32_t handle, class_id, engine, cid;
@@ -24,12 +25,11 @@ struct nv_channel {
 	bool by_place, placed;
 	uint16_t place;
 	bool stopped; /* the host's: it has asked the driver to, and has not taken it back */
-	/* demand.c's: what its queue showed last, when that changed last, and whether it is seen */
-	uint64_t words, moved;
-	uint32_t looks;
+	/* demand.c's: what its queue showed last, what the core makes of it, and whether it is seen */
+	uint64_t words;
+	struct rtxg_slice_queue queue;
 	uint16_t page;
 	uint8_t sight;
-	bool hot;
 };
 
 struct nv_process;

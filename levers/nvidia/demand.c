@@ -8,8 +8,8 @@
  * looked at in turn with the others of its kind.
  *
  * A context that is stopped by its hot channels alone is still looked at: one of the others may begin
- * to move, and is stopped then. The looks come further and further apart, as far as the context has
- * been stopped for.
+ * to move, and is stopped then. The core says which are hot, and when to look
+ * (core/slice/rtxg_slice_part.h). How many channels are read in one look is what a look may cost.
  */
 #include "carry_out.h"
 #include "demand.h"
@@ -17,14 +17,10 @@
 #include "state.h"
 
 #define MS	   1000000ull
-#define COLD_NS	   (10000 * MS) /* not moved for so long: cold */
-#define STALE_NS   (50 * MS)	/* a change since a look that long ago says nothing about now */
-#define HOT_READS  16u		/* channels that are read in one look */
-#define COLD_READS 32u		/* while none is known to be hot */
+#define STALE_NS   (50 * MS) /* a change since a look that long ago says nothing about now */
+#define HOT_READS  16u	     /* channels that are read in one look */
+#define COLD_READS 32u	     /* while none is known to be hot */
 #define LOOK_LATE  (MS / 2)
-#define CHECK_MAX  (16 * MS)
-/* the policy looks at its log that often in any case: a check waits so long for such a wake-up */
-#define CHECK_LATE (4 * MS)
 
 struct looking {
 	struct lever_nvidia *l;
@@ -41,13 +37,7 @@ static void read_channel(struct looking *k, struct nv_channel *ch)
 
 	k->l->stats.reads++;
 	ch->words = words;
-	ch->looks += ch->looks < UINT32_MAX;
-	if (moved) {
-		ch->moved = k->now;
-		ch->hot = true;
-	} else if (ch->hot && k->now - ch->moved > COLD_NS) {
-		ch->hot = false;
-	}
+	rtxg_slice_queue_looked(&ch->queue, k->now, moved);
 	if (nv_userd_get(words) != nv_userd_put(words))
 		k->work = k->queued = true;
 	else if (moved && !k->stale)
@@ -58,7 +48,7 @@ static void look_hot(void *ctx, struct nv_group *group, struct nv_channel *ch)
 {
 	struct looking *k = ctx;
 
-	if (!ch->hot)
+	if (!ch->queue.hot)
 		return;
 	/* one whose queue is filled is enough to know */
 	if (k->hot++ < HOT_READS && !k->queued)
@@ -69,7 +59,7 @@ static void look_cold(void *ctx, struct nv_group *group, struct nv_channel *ch)
 {
 	struct looking *k = ctx;
 
-	if (ch->hot)
+	if (ch->queue.hot)
 		return;
 	if (k->cold++ >= k->from && k->cold_reads) {
 		k->cold_reads--;
@@ -132,7 +122,7 @@ static void check_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 	}
 	/* What waits in its queue would run. */
 	read_channel(k, ch);
-	k->work = k->work || ch->hot;
+	k->work = k->work || ch->queue.hot;
 }
 
 /* Of a stopped context, the channels that were left alone: does one of them move? */
@@ -144,18 +134,13 @@ static void check_stopped(struct lever_nvidia *l, struct nv_gpu *g, struct nv_co
 	nv_sight_each(g, c, check_one, &k);
 	if (k.work)
 		nv_stop_rest(l, g, c);
-	if (!k.cold || !c->stopped) {
-		c->sight.check_at = 0;
-		return;
-	}
-	c->sight.check_ns = c->sight.check_ns * 4 < CHECK_MAX ? c->sight.check_ns * 4 : CHECK_MAX;
-	c->sight.check_at = now + c->sight.check_ns;
+	rtxg_slice_rest_looked(&c->sight.rest, now, k.cold && c->stopped);
 }
 
-/* When the channels of a stopped context that were left alone are to be looked at. */
-static uint64_t check_due(const struct nv_context *c)
+/* Has a stopped context channels that were left alone? */
+static bool has_rest(const struct nv_context *c)
 {
-	return c->process && c->stopped && c->sight.check_at ? c->sight.check_at : UINT64_MAX;
+	return c->process && c->stopped && c->sight.rest.due_ns;
 }
 
 /* The policy's answers hold until its next step. */
@@ -192,11 +177,12 @@ uint64_t nv_demand_next(struct lever_nvidia *l)
 			continue;
 		ask(g);
 		for (uint32_t i = 0; i < g->high; i++) {
-			uint64_t check = check_due(&g->context[i]);
-			uint64_t look = look_due(&g->context[i]);
+			const struct nv_context *c = &g->context[i];
+			uint64_t look = look_due(c), rest = UINT64_MAX;
 
-			if (check != UINT64_MAX && check + CHECK_LATE < next)
-				next = check + CHECK_LATE;
+			if (has_rest(c))
+				rest = rtxg_slice_rest_latest(&c->sight.rest);
+			next = rest < next ? rest : next;
 			next = look < next ? look : next;
 		}
 	}
@@ -211,7 +197,7 @@ void nv_demand_look(struct lever_nvidia *l)
 			struct nv_context *c = &g->context[i];
 			uint64_t look, now = nv_now(l); /* an answer may take the driver long */
 
-			if (check_due(c) <= now)
+			if (has_rest(c) && c->sight.rest.due_ns <= now)
 				check_stopped(l, g, c, now);
 			/* what is due within an eighth of its interval is looked at now, too */
 			ask(g);

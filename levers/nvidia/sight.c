@@ -10,13 +10,10 @@
 #include "state.h"
 
 #define MS	    1000000ull
-#define KNOWN_NS    (1000 * MS) /* looked at for so long: its hot channels are known */
-#define KNOWN_LOOK  20u		/* and each channel so often */
-#define OPENS	    4u		/* pages that are opened in one go */
+#define OPENS	    4u /* pages that are opened in one go */
 #define PAUSE_MIN   (10 * MS)
 #define PAUSE_MAX   (1000 * MS)
-#define FAILURES    6u /* in a row, after which a channel counts as blind */
-#define CHECK_MIN   (2 * MS)
+#define FAILURES    6u	      /* in a row, after which a channel counts as blind */
 #define SETTLE_NS   (20 * MS) /* after the last new channel: a context's channels come together */
 #define NV_RING_MAX 65536u    /* entries of a channel's ring */
 
@@ -203,13 +200,13 @@ static void open_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 	}
 	ch->page = (uint16_t)page;
 	ch->words = nv_userd_read(&o->sight->pages[page], ch->userd_offset);
-	ch->looks = 0;
+	ch->queue.looks = 0;
 	ch->sight = plausible(ch) ? NV_SEEN : NV_BLIND;
 }
 
 struct whole {
-	unsigned int unseen, blind, seen, hot;
-	uint32_t fewest; /* looks at the channel that was looked at least */
+	unsigned int unseen, blind;
+	struct rtxg_slice_queues seen;
 };
 
 static void add_up(void *ctx, struct nv_group *group, struct nv_channel *ch)
@@ -218,15 +215,17 @@ static void add_up(void *ctx, struct nv_group *group, struct nv_channel *ch)
 
 	w->unseen += ch->sight == NV_UNSEEN;
 	w->blind += ch->sight == NV_BLIND;
-	w->seen += ch->sight == NV_SEEN;
-	w->hot += ch->hot;
-	if (ch->looks < w->fewest)
-		w->fewest = ch->looks;
+	w->seen.count += ch->sight == NV_SEEN;
+	w->seen.hot += ch->queue.hot;
+	if (ch->queue.looks < w->seen.looks)
+		w->seen.looks = ch->queue.looks;
 }
 
 static struct whole whole_of(const struct nv_gpu *g, const struct nv_context *c)
 {
-	struct whole w = { .fewest = UINT32_MAX };
+	struct whole w = { .seen = { .looks = UINT32_MAX,
+				     .since_ns = c->sight.whole_since,
+				     .looked_ns = c->sight.looked } };
 
 	nv_sight_each(g, c, add_up, &w);
 	return w;
@@ -253,7 +252,7 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 	w = whole_of(g, c);
 	if (w.unseen && !o.err && !o.opened) /* it waits for a layout */
 		c->sight.again = now + PAUSE_MAX;
-	if (w.unseen || w.blind || !w.seen) {
+	if (w.unseen || w.blind || !w.seen.count) {
 		c->sight.whole_since = 0;
 		/* what is blind stays so, until the channels change */
 		if (!w.unseen)
@@ -267,8 +266,7 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 
 void nv_sight_stopped(struct lever_nvidia *l, struct nv_context *c, bool in_part)
 {
-	c->sight.check_ns = CHECK_MIN;
-	c->sight.check_at = in_part ? nv_now(l) + CHECK_MIN : 0;
+	rtxg_slice_rest_stopped(&c->sight.rest, nv_now(l), in_part);
 }
 
 bool nv_sight_knows_hot(const struct lever_nvidia *l, const struct nv_context *c)
@@ -279,11 +277,10 @@ bool nv_sight_knows_hot(const struct lever_nvidia *l, const struct nv_context *c
 	for (uint32_t i = 0; i < l->gpus && !g; i++)
 		if (c >= l->gpu[i].context && c < l->gpu[i].context + LEVER_NVIDIA_CONTEXTS)
 			g = &l->gpu[i];
-	if (!g || !(g->can & RTXG_SLICE_CAN_DEMAND) || !c->sight.whole_since ||
-	    c->sight.looked < c->sight.whole_since + KNOWN_NS)
+	if (!g || !(g->can & RTXG_SLICE_CAN_DEMAND) || !c->sight.whole_since)
 		return false;
 	w = whole_of(g, c);
-	return w.hot && w.hot < w.seen && w.fewest >= KNOWN_LOOK;
+	return rtxg_slice_queues_known(&w.seen);
 }
 
 /* How CUDA lays out the words of a client's channels, from one that was seen being made. */

@@ -50,10 +50,9 @@ struct nv_sight {
 	uint64_t changed;     /* its channels, last */
 	uint64_t again;	      /* not before then, after a failure */
 	uint32_t failures, turn;
-	uint8_t told; /* enum nv_told */
-	bool queued;  /* and told that the queues are filled */
-	/* while it is stopped in part: when the channels that were left are looked at next */
-	uint64_t check_at, check_ns;
+	uint8_t told;		     /* enum nv_told */
+	bool queued;		     /* and told that the queues are filled */
+	struct rtxg_slice_rest rest; /* the channels that were left alone when it was stopped */
 };
 
 /* Calls back for each compute channel of the context. */
@@ -68,8 +67,8 @@ void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t clien
 /* Lets everything of a context go. */
 void nv_sight_close(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /*
- * Is it enough to stop the channels that carry work? They are known after a second of looking. The
- * others have to be watched from then on: nv_sight_stopped().
+ * Is it enough to stop the channels that carry work? The core says so. The others have to be watched
+ * from then on: nv_sight_stopped().
  */
 bool nv_sight_knows_hot(const struct lever_nvidia *l, const struct nv_context *c);
 /* It was stopped now, all of it or its hot channels alone. */
