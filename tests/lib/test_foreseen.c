@@ -15,19 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "fake_nvrm.h"
 #include "foresee.h"
 #include "nvrm.h"
-#include "nvrm_gpu.h"
-#include "rtxg_nvrm.h"
+#include "nvrm_rig.h"
 
 #define US    1000ull
 #define MS    1000000ull
 #define USES  60u
 #define FIRST 20u /* uses before anything is expected */
 
-static rtx_nvrm_t gpu;
-static rtx_timeline_t line;
 static int slacks; /* the library's calls that ask for the slack of timers or set it */
 
 /* In the place of the C library's: the library under test finds this one. */
@@ -51,11 +47,9 @@ static int own_slack(void)
 
 static int before(void **state)
 {
-	fake_nvrm_reset();
-	rtx_lib_nvrm_sys = &fake_nvrm_sys;
-	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
-	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
-	assert_int_equal(rtx_timeline_foresee(line, RTX_FORESEE_LOOK), 0);
+	rig_reset();
+	foreseeing = RTX_FORESEE_LOOK;
+	up();
 	fake_nvrm.clock = 1000 * MS;
 	fake_nvrm.apart = 77777777777;
 	fake_nvrm.timer_late = 5 * US;
@@ -67,8 +61,7 @@ static int before(void **state)
 static int after(void **state)
 {
 	fake_nvrm.clock = 0;
-	assert_int_equal(rtx_nvrm_close(gpu), 0);
-	assert_int_equal(fake_nvrm.wild, 0);
+	down();
 	return 0;
 }
 

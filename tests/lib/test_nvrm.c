@@ -17,54 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "fake_nvrm.h"
-#include "nvrm_gpu.h"
+#include "nvrm_rig.h"
 #include "rtxg_clock.h"
-#include "rtxg_nvrm.h"
 
 #define S  1000000000ull
 #define MS 1000000ull
 
-static rtx_nvrm_t gpu;
-static rtx_timeline_t line;
-static enum rtx_foresee foreseeing; /* all of it is true of timelines that foresee, too */
-
 static int before(void **state)
 {
 	unsetenv("RTXG_HOST");
-	fake_nvrm_reset();
-	rtx_lib_nvrm_sys = &fake_nvrm_sys;
-	gpu = NULL;
-	line = NULL;
+	rig_reset();
 	return 0;
-}
-
-static void up(void)
-{
-	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
-	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
-	assert_int_equal(*rtx_timeline_word(line), 0);
-	assert_int_equal(rtx_timeline_foresee(line, foreseeing), 0);
-}
-
-static void nothing_is_left(void)
-{
-	assert_int_equal(fake_nvrm.fds, 0);
-	assert_int_equal(fake_nvrm.maps, 0);
-	assert_int_equal(fake_nvrm.objects, 0);
-	assert_int_equal(fake_nvrm.clients, 0);
-	assert_int_equal(fake_nvrm.wild, 0);
-}
-
-static void down(void)
-{
-	assert_int_equal(rtx_nvrm_close(gpu), 0);
-	nothing_is_left();
-}
-
-static void set(rtx_timeline_t t, uint32_t value)
-{
-	__atomic_store_n(rtx_timeline_word(t), value, __ATOMIC_RELEASE);
 }
 
 static void pause_ms(long ms)
@@ -788,6 +751,7 @@ int main(void)
 
 	if (cmocka_run_group_tests(tests, NULL, NULL))
 		return 1;
+	/* all of it is true of timelines that foresee, too */
 	foreseeing = RTX_FORESEE_LOOK;
 	if (cmocka_run_group_tests(tests, NULL, NULL))
 		return 1;

@@ -17,15 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "fake_nvrm.h"
 #include "nvrm.h"
 #include "nvrm_abi.h"
-#include "nvrm_gpu.h"
+#include "nvrm_rig.h"
 #include "rtxg_clock.h"
-#include "rtxg_nvrm.h"
 
-static rtx_nvrm_t gpu;
-static rtx_timeline_t line;
 static int maps_before;
 
 /* Maps of pages that the GPU is given. */
@@ -42,42 +38,17 @@ static int maps(void)
 	return count;
 }
 
+static void no_map_is_left(void)
+{
+	assert_int_equal(maps(), maps_before);
+}
+
 static int before(void **state)
 {
-	fake_nvrm_reset();
-	rtx_lib_nvrm_sys = &fake_nvrm_sys;
-	gpu = NULL;
-	line = NULL;
+	rig_reset();
+	nothing_else_is_left = no_map_is_left;
 	maps_before = maps();
 	return 0;
-}
-
-static void up(void)
-{
-	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
-	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
-	assert_int_equal(*rtx_timeline_word(line), 0);
-}
-
-static void nothing_is_left(void)
-{
-	assert_int_equal(fake_nvrm.fds, 0);
-	assert_int_equal(fake_nvrm.maps, 0);
-	assert_int_equal(maps(), maps_before);
-	assert_int_equal(fake_nvrm.objects, 0);
-	assert_int_equal(fake_nvrm.clients, 0);
-	assert_int_equal(fake_nvrm.wild, 0);
-}
-
-static void down(void)
-{
-	assert_int_equal(rtx_nvrm_close(gpu), 0);
-	nothing_is_left();
-}
-
-static void set(rtx_timeline_t t, uint32_t value)
-{
-	__atomic_store_n(rtx_timeline_word(t), value, __ATOMIC_RELEASE);
 }
 
 static void a_child_has_none_of_it_and_harms_nothing(void **state)

@@ -13,10 +13,8 @@
 #include <string.h>
 #include <time.h>
 #include <cmocka.h>
-#include "fake_nvrm.h"
-#include "nvrm_gpu.h"
+#include "nvrm_rig.h"
 #include "rtxg_clock.h"
-#include "rtxg_nvrm.h"
 
 extern int fake_stream_registered, fake_stream_refuses;
 extern int fake_stream_works, fake_stream_calls;
@@ -28,38 +26,21 @@ int cuStreamWriteValue32_v2(void *stream, unsigned long long at, uint32_t value,
 int cuThreadExchangeStreamCaptureMode(int *mode);
 void fake_stream_launch(void);
 
-static rtx_nvrm_t gpu;
-static rtx_timeline_t line;
+static void no_page_is_left(void)
+{
+	assert_int_equal(fake_stream_registered, 0);
+}
 
 static int before(void **state)
 {
-	fake_nvrm_reset();
+	rig_reset();
+	nothing_else_is_left = no_page_is_left;
 	fake_stream_registered = fake_stream_refuses = 0;
 	fake_stream_captures = fake_stream_captured = 0;
 	fake_stream_elsewhere = fake_stream_broken = 0;
 	fake_stream_works = fake_stream_calls = 0;
 	fake_stream_context = 7;
-	rtx_lib_nvrm_sys = &fake_nvrm_sys;
-	gpu = NULL;
-	line = NULL;
 	return 0;
-}
-
-static void up(void)
-{
-	assert_int_equal(rtx_nvrm_init(&gpu, NULL), 0);
-	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
-	assert_int_equal(*rtx_timeline_word(line), 0);
-}
-
-static void down(void)
-{
-	assert_int_equal(rtx_nvrm_close(gpu), 0);
-	assert_int_equal(fake_nvrm.fds, 0);
-	assert_int_equal(fake_nvrm.objects, 0);
-	assert_int_equal(fake_nvrm.clients, 0);
-	assert_int_equal(fake_nvrm.wild, 0);
-	assert_int_equal(fake_stream_registered, 0);
 }
 
 static void a_stream_signals(void **state)
