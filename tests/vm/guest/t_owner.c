@@ -165,29 +165,54 @@ static void *waits_for_engine(void *argument)
 	return NULL;
 }
 
+/* The threads of GPU 0's interrupt, which belong to who holds the engine; tasks open in two vGPUs. */
+static struct watched begin_owned(pid_t tids[2], int *count)
+{
+	struct watched w;
+
+	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
+	      "objects");
+	*count = irq_threads(tids);
+	w = watch_edu(true);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
+	all_at(tids, *count, 2, "without an owner");
+	return w;
+}
+
+static rtx_gpu_t open_in(const char *vgpu)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t handle = NULL;
+
+	options.vgpu = vgpu;
+	check(!rtx_gpu_open(&handle, &options), "open in %s", vgpu);
+	return handle;
+}
+
+/* Both tasks end, the second when it has had the engine in its turn. */
+static void end_owned(rtx_gpu_t holder, pthread_t thread, const struct waiter *waiter)
+{
+	rtx_gpu_sync(holder, RTX_COMPUTE);
+	pthread_join(thread, NULL);
+	check(!waiter->err, "waiter: %d", waiter->err);
+	rtx_gpu_close(holder);
+	rtx_gpu_close(waiter->handle);
+}
+
 /* The holder's priority, the one of a task that waits for it, and none at the end. */
 static void test_owner_is_the_holder(void)
 {
-	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	struct rtxg_host_stats stats;
 	struct waiter waiter = { .priority = 70 };
 	rtx_gpu_t holder;
 	pthread_t thread;
-	struct watched w;
 	pid_t tids[2];
 	int count;
+	struct watched w = begin_owned(tids, &count);
 
-	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
-	      "objects");
-	count = irq_threads(tids);
-	w = watch_edu(true);
-	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
-	all_at(tids, count, 2, "without an owner");
 	told(&w, "owner");
-	options.vgpu = "a";
-	check(!rtx_gpu_open(&holder, &options), "open");
-	options.vgpu = "b";
-	check(!rtx_gpu_open(&waiter.handle, &options), "open");
+	holder = open_in("a");
+	waiter.handle = open_in("b");
 	become(30);
 	check(!rtx_gpu_launch(holder, RTX_COMPUTE), "launch");
 	all_at(tids, count, 30, "a holder of 30");
@@ -202,11 +227,7 @@ static void test_owner_is_the_holder(void)
 	while (!stats.waiting && (sleep_ns(MS), true));
 	all_at(tids, count, 70, "a task of 70 waits");
 	become(0);
-	rtx_gpu_sync(holder, RTX_COMPUTE);
-	pthread_join(thread, NULL);
-	check(!waiter.err, "waiter: %d", waiter.err);
-	rtx_gpu_close(holder);
-	rtx_gpu_close(waiter.handle);
+	end_owned(holder, thread, &waiter);
 	one_interrupt();
 	all_at(tids, count, 2, "the holder has gone");
 	check(owner_of(&w).changes >= 4, "%" PRIu64 " changes", (uint64_t)owner_of(&w).changes);
@@ -217,33 +238,23 @@ static void test_owner_is_the_holder(void)
 static void *opens_and_launches(void *argument)
 {
 	struct waiter *w = argument;
-	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 
 	become(w->priority);
-	options.vgpu = "a";
-	w->err = rtx_gpu_open(&w->handle, &options);
-	if (!w->err)
-		w->err = rtx_gpu_launch(w->handle, RTX_COMPUTE);
+	w->handle = open_in("a");
+	w->err = rtx_gpu_launch(w->handle, RTX_COMPUTE);
 	return NULL;
 }
 
 /* A program's thread that opened the GPU and launched has ended. The program still holds the engine. */
 static void test_no_owner_when_the_holders_thread_has_ended(void)
 {
-	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	struct waiter holder = { .priority = 33 }, waiter = { .priority = 70 };
 	pthread_t thread;
-	struct watched w;
 	pid_t tids[2];
 	int count;
+	struct watched w = begin_owned(tids, &count);
 
-	check(make_patient_gpu("0", RTXG_GPU_FIFO) >= 0 && !make_vgpu("a", 0) && !make_vgpu("b", 0),
-	      "objects");
-	count = irq_threads(tids);
-	w = watch_edu(true);
-	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, 0), "own");
-	options.vgpu = "b";
-	check(!rtx_gpu_open(&waiter.handle, &options), "open");
+	waiter.handle = open_in("b");
 	pthread_create(&thread, NULL, opens_and_launches, &holder);
 	pthread_join(thread, NULL);
 	check(!holder.err, "holder: %d", holder.err);
@@ -253,11 +264,7 @@ static void test_no_owner_when_the_holders_thread_has_ended(void)
 	/* it waits for what the engine does for the holder, all the same */
 	pthread_create(&thread, NULL, waits_for_engine, &waiter);
 	all_at(tids, count, 70, "a task of 70 waits");
-	rtx_gpu_sync(holder.handle, RTX_COMPUTE);
-	pthread_join(thread, NULL);
-	check(!waiter.err, "waiter: %d", waiter.err);
-	rtx_gpu_close(holder.handle);
-	rtx_gpu_close(waiter.handle);
+	end_owned(holder.handle, thread, &waiter);
 	close(w.fd);
 	check(!remove_vgpu("a") && !remove_vgpu("b"), "remove");
 }
