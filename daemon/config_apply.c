@@ -12,7 +12,7 @@
 #include "ceiling.h"
 #include "backend.h"
 #include "config_apply.h"
-#include "config_parse.h"
+#include "config_files.h"
 #include "host.h"
 #include "memory.h"
 #include "names.h"
@@ -516,7 +516,7 @@ int config_load(struct daemon *d, json_t *messages, json_t *changes)
 	c->tasks_per_user = d->host->here ? 1024 : 0; /* 0: as the module was told */
 	c->idle_exit_ns = RTXG_TIME_NEVER;
 	d->config_fail[0] = 0;
-	config_parse(c);
+	config_read(c);
 
 	d->fail_closed = c->fail_closed;
 	d->gpus_by_claim = c->gpus_by_claim;

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * config_parse.c - configuration files in systemd's syntax: rtxg.conf, and drop-ins in rtxg.conf.d, in
- * /etc/rtxg, /run/rtxg and /usr/lib/rtxg (and ~/.config/rtxg for a user's own daemon). A file of
- * the same name in a folder named earlier replaces it. A line that cannot be read is named with
- * file and line and left out; the rest counts. May not change the daemon: config_apply.c does.
+ * config_parse.c - the sections of the configuration and their lines. A line that cannot be read is
+ * named with file and line and left out; the rest counts. May not change the daemon: config_apply.c
+ * does; nor open a file: config_files.c does.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "affinity.h"
 #include "config_parse.h"
+#include "config_values.h"
 #include "rtxg_slice.h"
-
-#define FILES_MAX   256
-#define FOLDERS_MAX 4
 
 /* --- saying what is wrong --------------------------------------------------------------------- */
 
@@ -44,118 +38,6 @@ static void wrong(struct config *c, const char *key, const char *value, const ch
 		   accepted);
 }
 
-/* --- values ----------------------------------------------------------------------------------- */
-
-/* "40%", "12.5%": 0 or -EINVAL. */
-int config_parse_share(const char *text, uint32_t *ppm)
-{
-	char *end;
-	double percent;
-
-	/* No other form of a number that C knows, as 0x20 or 1e1. */
-	if (*text < '0' || *text > '9' || strcmp(text + strspn(text, "0123456789."), "%"))
-		return -EINVAL;
-	percent = strtod(text, &end);
-	if (strcmp(end, "%") || !(percent >= 0 && percent <= 100))
-		return -EINVAL;
-	*ppm = (uint32_t)(percent * 10000 + 0.5);
-	return 0;
-}
-
-/* systemd's time spans: "30ms", "1s 500ms", "1.5s"; a bare number is seconds. */
-int config_parse_duration(const char *text, uint64_t *ns)
-{
-	static const struct {
-		const char *unit;
-		double ns;
-	} units[] = { { "ns", 1 },    { "us", 1e3 }, { "µs", 1e3 },   { "ms", 1e6 },
-		      { "sec", 1e9 }, { "s", 1e9 },  { "min", 60e9 }, { "m", 60e9 } };
-	double sum = 0;
-	bool any = false;
-
-	for (;;) {
-		double number;
-		char *end;
-		size_t i;
-
-		while (*text == ' ')
-			text++;
-		if (!*text)
-			break;
-		if (*text < '0' || *text > '9')
-			return -EINVAL;
-		number = strtod(text, &end);
-		text = end;
-		while (*text == ' ')
-			text++;
-		for (i = 0; i < sizeof(units) / sizeof(*units); i++)
-			if (!strncmp(text, units[i].unit, strlen(units[i].unit)))
-				break;
-		if (i < sizeof(units) / sizeof(*units)) {
-			text += strlen(units[i].unit);
-			sum += number * units[i].ns;
-		} else if (!*text && !any) {
-			sum = number * 1e9;
-		} else {
-			return -EINVAL;
-		}
-		any = true;
-	}
-	if (!any || !(sum >= 0 && sum <= 1e15))
-		return -EINVAL;
-	*ns = (uint64_t)(sum + 0.5);
-	return 0;
-}
-
-static bool number(const char *text, uint64_t min, uint64_t max, uint64_t *value)
-{
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	return !errno && !*end && *value >= min && *value <= max;
-}
-
-/* systemd's sizes, "512M", "1.5G": of 1024. */
-static bool size(const char *text, uint64_t min, uint64_t max, uint64_t *value)
-{
-	static const char units[] = "KMGTP";
-	double n;
-	char *end;
-	const char *unit;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	n = strtod(text, &end);
-	unit = *end ? strchr(units, *end) : NULL;
-	if (*end && (!unit || end[1]))
-		return false;
-	for (const char *u = units; unit && u <= unit; u++)
-		n *= 1024;
-	*value = n >= 0 && n <= (double)max ? (uint64_t)n : 0;
-	return *value >= min && *value <= max;
-}
-
-static bool word(const char *text, const char *(*name)(uint32_t), uint32_t *value)
-{
-	for (uint32_t i = 0; name(i); i++)
-		if (!strcmp(name(i), text)) {
-			*value = i;
-			return true;
-		}
-	return false;
-}
-
-static bool copy(char *to, size_t size, const char *from)
-{
-	if (!*from || strlen(from) >= size)
-		return false;
-	strcpy(to, from);
-	return true;
-}
-
 /* --- sections --------------------------------------------------------------------------------- */
 
 static struct wanted_vgpu *want_vgpu(struct config *c, const char *name)
@@ -178,14 +60,14 @@ static void users_line(struct config *c, struct wanted_vgpu *w, const char *key,
 {
 	char list[1024];
 
-	if (!copy(list, sizeof(list), value)) {
+	if (!config_copy(list, sizeof(list), value)) {
 		wrong(c, key, value, "names or numbers of users, with spaces between, are");
 		return;
 	}
 	w->vgpu.users_count = 0;
 	for (char *at = strtok(list, " ,"); at; at = strtok(NULL, " ,"))
 		if (w->vgpu.users_count == USERS_MAX ||
-		    !copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
+		    !config_copy(w->vgpu.users[w->vgpu.users_count++], 64, at)) {
 			wrong(c, key, value, "at most 16 users, each of at most 63 bytes, are");
 			break;
 		}
@@ -205,7 +87,7 @@ static void cgroup_line(struct config *c, const struct wanted_vgpu *w, const cha
 	} else if (c->cgroups_count == BINDINGS_MAX) {
 		config_say(c, true, "%s:%u: there are more than %u Cgroup= lines", c->path, c->line,
 			   BINDINGS_MAX);
-	} else if (copy(g->name, sizeof(g->name), clean)) {
+	} else if (config_copy(g->name, sizeof(g->name), clean)) {
 		g->vgpu = (uint32_t)(w - c->vgpus);
 		c->cgroups_count++;
 	}
@@ -232,7 +114,7 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 	case GPU_NAME:
 		return !message_name_wrong(value, strlen(value), false) && strcpy(to, value);
 	case SHARE:
-		return !config_parse_share(value, to) && *(uint32_t *)to >= min;
+		return !config_share(value, to) && *(uint32_t *)to >= min;
 	case NUMBER_OR_NONE:
 		if (!strcmp(value, "default")) {
 			*(uint32_t *)to = 0;
@@ -240,7 +122,7 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 		}
 		/* fall through */
 	case NUMBER:
-		if (!number(value, min, max, &n))
+		if (!config_number(value, min, max, &n))
 			return false;
 		*(uint32_t *)to = (uint32_t)n;
 		return true;
@@ -251,15 +133,15 @@ static bool read_value(enum form form, const char *value, uint64_t min, uint64_t
 		}
 		/* fall through */
 	case TIME:
-		if (config_parse_duration(value, &n) || n < min || n > max)
+		if (config_duration(value, &n) || n < min || n > max)
 			return false;
 		*(uint64_t *)to = n;
 		return true;
 	case SIZE_OR_NONE:
 		return !strcmp(value, "default") ? !(*(uint64_t *)to = 0)
-						 : size(value, min, max, to);
+						 : config_size(value, min, max, to);
 	case TASK_WORD:
-		return word(value, rtxg_task_policy_name, to);
+		return config_word(value, rtxg_task_policy_name, to);
 	}
 	return false;
 }
@@ -367,7 +249,7 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			continue;
 		if (times[i].never && !strcmp(value, "infinity")) {
 			n = RTXG_TIME_NEVER;
-		} else if (config_parse_duration(value, &n) || !n) {
+		} else if (config_duration(value, &n) || !n) {
 			wrong(c, key, value,
 			      times[i].never ? "a time such as 500us, or infinity, is"
 					     : "a time such as 30ms is");
@@ -398,7 +280,7 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			w->set |= SET(G_OVERRUN);
 		}
 	} else if (!strcmp(key, "AheadSec") || !strcmp(key, "EarlySec")) {
-		if (config_parse_duration(value, &n) || n > RTXG_AHEAD_MAX_NS) {
+		if (config_duration(value, &n) || n > RTXG_AHEAD_MAX_NS) {
 			wrong(c, key, value, "a time from 0 to 1ms, such as 60us, is");
 		} else if (*key == 'A') {
 			w->params.ahead_ns = (uint32_t)n;
@@ -408,8 +290,7 @@ static void gpu_line(struct config *c, struct wanted_gpu *w, const char *key, co
 			w->set |= SET(G_EARLY);
 		}
 	} else if (!strcmp(key, "SwitchCost")) {
-		if (config_parse_share(value, &w->params.switch_ppm) ||
-		    w->params.switch_ppm >= RTXG_PPM)
+		if (config_share(value, &w->params.switch_ppm) || w->params.switch_ppm >= RTXG_PPM)
 			wrong(c, key, value,
 			      "a share from 0% to below 100%, with the percent sign, is");
 		else
@@ -442,7 +323,7 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		else
 			c->fail_closed = *value == 'c';
 	} else if (!strcmp(key, "TasksPerUser")) {
-		if (!number(value, 1, TASKS_MAX, &n))
+		if (!config_number(value, 1, TASKS_MAX, &n))
 			wrong(c, key, value, "a number from 1 to 4096 is");
 		else
 			c->tasks_per_user = n;
@@ -451,7 +332,7 @@ static void daemon_line(struct config *c, const char *key, const char *value)
 		if (!c->gpus_by_claim && strcmp(value, "devices"))
 			wrong(c, key, value, "devices and any are");
 	} else if (!strcmp(key, "IdleExitSec")) {
-		if (config_parse_duration(value, &c->idle_exit_ns))
+		if (config_duration(value, &c->idle_exit_ns))
 			wrong(c, key, value, "a time such as 60s, or 0 for never, is");
 	} else if (!strcmp(key, "CeilingThreads")) {
 		words_line(c, key, value, &c->ceilings);
@@ -496,16 +377,16 @@ static void match_line(struct config *c, const char *key, const char *value)
 		if (ok)
 			strcpy(m->vgpu, value);
 	} else if (!strcmp(key, "User")) {
-		ok = copy(m->user, sizeof(m->user), value);
+		ok = config_copy(m->user, sizeof(m->user), value);
 	} else if (!strcmp(key, "Exec")) {
-		ok = copy(m->exec, sizeof(m->exec), value);
+		ok = config_copy(m->exec, sizeof(m->exec), value);
 	} else if (!strcmp(key, "Slice")) {
-		ok = copy(m->slice, sizeof(m->slice), value);
+		ok = config_copy(m->slice, sizeof(m->slice), value);
 	} else if (!strcmp(key, "Cgroup")) {
 		why = cgroup_clean(value, clean);
 		if (why)
 			wrong(c, key, value, why);
-		ok = why || copy(m->cgroup, sizeof(m->cgroup), clean);
+		ok = why || config_copy(m->cgroup, sizeof(m->cgroup), clean);
 	} else {
 		config_say(c, true,
 			   "%s:%u: [Match] has no %s=; VGPU, User, Exec, Slice and Cgroup are "
@@ -534,7 +415,7 @@ static void pool_line(struct config *c, const char *name, const char *key, const
 		w = &c->pools[c->pools_count++];
 		strcpy(w->name, name);
 	}
-	if (!w || !copy(list, sizeof(list), value)) {
+	if (!w || !config_copy(list, sizeof(list), value)) {
 		wrong(c, key, value,
 		      "names of GPUs, with spaces between, are (and at most 16 pools)");
 		return;
@@ -572,8 +453,8 @@ static void too_many(struct config *c, const char *what, unsigned int most)
 	config_say(c, true, "%s:%u: there are more than %u %s", c->path, c->header, most, what);
 }
 
-/* A header: what is between [ and ]. What is wrong is said here, and not for each line after it. */
-static void begin_section(struct config *c, const char *text)
+/* What is wrong is said here, and not for each line after it. */
+void config_section(struct config *c, const char *text)
 {
 	const char *name;
 
@@ -607,11 +488,8 @@ static void begin_section(struct config *c, const char *text)
 	}
 }
 
-/* inih cuts the names of sections at 49 bytes: begin_section() has the whole one. */
-static int on_line(void *user, const char *section, const char *key, const char *value)
+void config_line(struct config *c, const char *key, const char *value)
 {
-	struct config *c = user;
-
 	switch (c->section) {
 	case S_NONE:
 		config_say(c, true, "%s:%u: %s= stands before any [Section]", c->path, c->line,
@@ -635,165 +513,4 @@ static int on_line(void *user, const char *section, const char *key, const char 
 		pool_line(c, c->pool, key, value);
 		break;
 	}
-	return 1;
-}
-
-/* --- files ------------------------------------------------------------------------------------ */
-
-/* Gives inih its lines, and so knows the number of each, and where a section begins. */
-static char *next_line(char *buffer, int size, void *stream)
-{
-	struct config *c = stream;
-	char *line = fgets(buffer, size, c->stream), *at;
-
-	if (!line)
-		return NULL;
-	c->line++;
-	if (!strchr(line, '\n') && !feof(c->stream)) {
-		int ch;
-
-		config_say(c, true, "%s:%u: the line is too long; at most %d bytes are accepted",
-			   c->path, c->line, size - 2);
-		while ((ch = fgetc(c->stream)) != EOF && ch != '\n')
-			;
-		strcpy(line, "#\n");
-		return line;
-	}
-	at = line + strspn(line, " \t");
-	if (*at == '[') {
-		char *end = strchr(at, ']'), *rest = end ? end + 1 : at;
-
-		c->header = c->line;
-		c->section = S_WRONG;
-		rest += strspn(rest, " \t\r\n");
-		if (!end) {
-			config_say(c, true, "%s:%u: the section's closing ] is missing: %.60s",
-				   c->path, c->line, at);
-		} else if (*rest && *rest != '#' && *rest != ';') {
-			rest[strcspn(rest, "\r\n")] = 0;
-			config_say(c, true, "%s:%u: \"%.60s\" stands behind the section's ]",
-				   c->path, c->line, rest);
-		} else {
-			at++;
-			at += strspn(at, " \t");
-			while (end > at && (end[-1] == ' ' || end[-1] == '\t'))
-				end--;
-			*end = 0;
-			begin_section(c, at);
-		}
-		strcpy(line, "#\n");
-	} else if (*at && *at != '#' && *at != ';' && *at != '\n' && *at != '\r' &&
-		   !strchr(at, '=')) {
-		at[strcspn(at, "\r\n")] = 0;
-		config_say(c, true, "%s:%u: \"%.60s\" is neither [Section] nor Name=value", c->path,
-			   c->line, at);
-		strcpy(line, "#\n");
-	} else if (line != at && *at && *at != '\n') {
-		/* inih would take an indented line for a continuation of the value before it. */
-		memmove(line, at, strlen(at) + 1);
-	}
-	return line;
-}
-
-static void read_file(struct config *c, const char *path)
-{
-	c->stream = fopen(path, "re");
-	if (!c->stream) {
-		if (errno != ENOENT)
-			config_say(c, true, "%s cannot be read: %s", path, strerrordesc_np(errno));
-		return;
-	}
-	c->path = path;
-	c->line = c->header = c->match_header = 0;
-	c->section = S_NONE;
-	ini_parse_stream(next_line, c, on_line, c);
-	fclose(c->stream);
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const char *x = *(char *const *)a, *y = *(char *const *)b;
-
-	return strcmp(strrchr(x, '/'), strrchr(y, '/'));
-}
-
-static void read_folders(struct config *c, char (*folders)[512], int count)
-{
-	char *files[FILES_MAX], path[540];
-	int n = 0;
-
-	for (int i = 0; i < count; i++) {
-		snprintf(path, sizeof(path), "%.511s/rtxg.conf", folders[i]);
-		if (!access(path, F_OK)) {
-			read_file(c, path);
-			break;
-		}
-	}
-	for (int i = 0; i < count; i++) {
-		struct dirent *entry;
-		DIR *dir;
-
-		snprintf(path, sizeof(path), "%.511s/rtxg.conf.d", folders[i]);
-		dir = opendir(path);
-		while (dir && (entry = readdir(dir))) {
-			size_t length = strlen(entry->d_name);
-			bool hidden = *entry->d_name == '.';
-
-			if (hidden || length < 6 || strcmp(entry->d_name + length - 5, ".conf"))
-				continue;
-			for (int k = 0; k < n; k++)
-				hidden |= !strcmp(strrchr(files[k], '/') + 1, entry->d_name);
-			if (hidden)
-				continue;
-			if (n == FILES_MAX) {
-				config_say(c, true,
-					   "%s has more than %d drop-ins; the rest is not read",
-					   path, FILES_MAX);
-				break;
-			}
-			if (asprintf(&files[n], "%s/%s", path, entry->d_name) > 0)
-				n++;
-		}
-		if (dir)
-			closedir(dir);
-	}
-	qsort(files, (size_t)n, sizeof(*files), by_name);
-	for (int i = 0; i < n; i++) {
-		read_file(c, files[i]);
-		free(files[i]);
-	}
-}
-
-static int folders_of(const struct daemon *d, char (*folders)[512])
-{
-	static const char *const places[] = { "/etc/rtxg", "/run/rtxg", "/usr/lib/rtxg" };
-	int count = 0;
-
-	if (!d->system && !d->config_root) {
-		const char *home = getenv("XDG_CONFIG_HOME");
-
-		if (home && *home == '/')
-			snprintf(folders[count++], 512, "%s/rtxg", home);
-		else if ((home = getenv("HOME")) && *home == '/')
-			snprintf(folders[count++], 512, "%s/.config/rtxg", home);
-	}
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
-		snprintf(folders[count++], 512, "%s%s", d->config_root ? d->config_root : "",
-			 places[i]);
-	return count;
-}
-
-void config_folder(const struct daemon *d, char path[512])
-{
-	char folders[FOLDERS_MAX][512];
-
-	folders_of(d, folders);
-	strcpy(path, folders[0]);
-}
-
-void config_parse(struct config *c)
-{
-	char folders[FOLDERS_MAX][512];
-
-	read_folders(c, folders, folders_of(c->daemon, folders));
 }

@@ -92,17 +92,12 @@ struct config {
 	uint32_t cgroups_count;
 };
 
-/* The folder whose files are read first: the administrator's, or the user's. */
-void config_folder(const struct daemon *d, char path[512]);
-/* Reads all files of c->daemon's into c. */
-void config_parse(struct config *c);
+/* A header: what is between [ and ]. */
+void config_section(struct config *c, const char *text);
+/* A line of the section that was begun last. */
+void config_line(struct config *c, const char *key, const char *value);
 /* A sentence for the log, and for the client that asked. error: the configuration is wrong. */
 void config_say(struct config *c, bool error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/* "40%", "12.5%". 0 or -EINVAL. */
-int config_parse_share(const char *text, uint32_t *ppm);
-/* systemd's time spans: "30ms", "1s 500ms", "1.5s"; a bare number is seconds. 0 or -EINVAL. */
-int config_parse_duration(const char *text, uint64_t *ns);
 
 #endif

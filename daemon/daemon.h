@@ -22,7 +22,7 @@
  *   task.c                      a task from open to death
  *   keep.c                      what was made at run time, for the next daemon
  *   persist.c                   a vGPU as a drop-in of the configuration
- *   config_apply.c              configuration files, on config_parse.c
+ *   config_apply.c              the configuration: config_files.c, config_parse.c, config_values.c
  *   module.c                    struct host: the front of rtxg.ko
  *   host.c                      struct host: the core in this process, the path of a hand-over
  *   report.c metrics.c          values of which replies are made

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "binding.h"
-#include "config_parse.h"
+#include "config_files.h"
 #include "persist.h"
 
 #define PATH_SIZE	   700

@@ -16,7 +16,7 @@
 #include "backend.h"
 #include "client.h"
 #include "config_apply.h"
-#include "config_parse.h"
+#include "config_values.h"
 #include "control.h"
 #include "history.h"
 #include "host.h"
@@ -114,9 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size && size < 200) {
 		char *text = strndup((const char *)data, size);
 
-		if (!config_parse_duration(text, &ns))
+		if (!config_duration(text, &ns))
 			assert(ns <= 1000000000000000ull);
-		if (!config_parse_share(text, &ppm))
+		if (!config_share(text, &ppm))
 			assert(ppm <= RTXG_PPM);
 		free(text);
 	}
