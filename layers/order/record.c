@@ -6,6 +6,7 @@
  * for long, has made its access: its lock is taken from it.
  */
 #include <sched.h>
+#include <unistd.h>
 
 #include "record.h"
 #include "sys.h"
