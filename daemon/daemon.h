@@ -23,7 +23,8 @@
  *   keep.c                      what was made at run time, for the next daemon
  *   persist.c                   a vGPU as a drop-in of the configuration
  *   config_apply.c              the configuration: config_files.c, config_parse.c, config_values.c
- *   module.c                    struct host: the front of rtxg.ko
+ *   module.c                    struct host: the front of rtxg.ko; module_calls.c,
+ *                               module_picture.c
  *   host.c                      struct host: the core in this process, the path of a hand-over
  *   report.c metrics.c          values of which replies are made
  *   place.c                     which vGPU a program belongs to by its cgroup and the rules, and
