@@ -42,6 +42,7 @@ from .overheads import (
     inflation,
     interfering_interrupts,
 )
+from .plain import analysis_to_json, frame
 from .tardiness import (
     best_tardiness,
     compliant_tardiness,
@@ -163,14 +164,10 @@ class Analysis:
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain data; times in microseconds."""
-        from .export import analysis_to_json
-
         return analysis_to_json(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a task, as a pandas data frame; times in microseconds."""
-        from .export import frame
-
         return frame([{k: v for k, v in row.items() if k != "terms"} for row in self.to_json()["tasks"]])
 
     def __repr__(self) -> str:

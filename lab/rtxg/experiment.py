@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .analysis import BOUNDS, LOCKS, SUSPENSIONS, LockFunction, analyze
-from .export import frame
 from .generate import Recipe, Utilizations, rand_fixed_sum, random_batch
 from .model import SCHEDULERS, Platform, Task, TaskSet
 from .overheads import NO_OVERHEADS, Interrupts, Overheads
+from .plain import frame
 from .taskfile import (
     EXPERIMENT,
     TaskFileError,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 
@@ -98,6 +99,44 @@ def test_no_two_folders_need_each_other() -> None:
                 uses.setdefault((name.split("/")[0], path.split("/")[0]), f"{name}: {header}")
     assert ("latency", "bpf") in uses
     judge("folders", {f"{a} {b}": f"{why}; {uses[b, a]}" for (a, b), why in uses.items() if a < b and (b, a) in uses})
+
+
+def imported(name: str) -> set[str]:
+    """The modules that a file of the lab imports anywhere in it, but for types alone."""
+    tree = ast.parse(text(name))
+    types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    package = name.removeprefix("lab/").split("/")[:-1]
+    found = set()
+    for node in ast.walk(tree):
+        if node in types:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *(node.module or "").split(".")]).strip(".")
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_no_circle_among_the_modules_of_the_lab() -> None:
+    """Not by an import inside of a function either: it hides a circle, and does not end it."""
+    modules = {
+        name.removeprefix("lab/").removesuffix(".py").removesuffix("/__init__").replace("/", "."): name
+        for name in in_folders(("lab/rtxg/",), ".py")
+    }
+    uses = {}
+    for module, name in modules.items():
+        found = imported(name) & set(modules)
+        # what a package has is not the package itself
+        uses[module] = {m for m in found if m != module and not any(n.startswith(m + ".") for n in found)}
+    assert uses["rtxg.analysis"] >= {"rtxg.hard", "rtxg.model"}
+    judge("circles of the lab", {" ".join(group): "they import each other" for group in circles(uses)})
 
 
 def test_no_file_is_too_long() -> None:

@@ -15,9 +15,9 @@ from rich.table import Table
 
 from ..analysis import LOCKS, SUSPENSIONS, Analysis, TaskResult, analyze, what_would_fix
 from ..explain import picture, waterfall
-from ..export import analysis_to_json
 from ..latency import judge
 from ..overheads import MODELS_ONLY, OVERHEAD_SETS, Interrupts
+from ..plain import analysis_to_json
 from ..plots import check_path
 from ..served import here
 from ..units import format_time, parse_time, shown
