@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "../layers/order/area.h"
+#include "../lib/order_area.h"
 #include "order_symbols.h"
 
 struct order_program {

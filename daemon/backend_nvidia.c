@@ -22,7 +22,7 @@
 #include "nvidia_report.h"
 #include "objects.h"
 #include "process.h"
-#include "releases.h"
+#include "rtxg/releases.h"
 #include "timeline.h"
 
 /*

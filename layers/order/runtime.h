@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "area.h"
+#include "order_area.h"
 #include "order.h"
 
 #define RUNTIME_NO_THREAD UINT32_MAX

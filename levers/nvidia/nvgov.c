@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "lever_nvidia.h"
-#include "releases.h"
+#include "rtxg/releases.h"
 #include "rtxg_clock.h"
 
 #define DEFAULT_SOCKET "/run/rtxg-nvgov.sock"

@@ -5,7 +5,7 @@
 #ifndef RTXG_NV_RELEASES_WRITE_H
 #define RTXG_NV_RELEASES_WRITE_H
 
-#include "releases.h"
+#include "rtxg/releases.h"
 
 /*
  * A new page under that name, which every process may read. An older page is replaced. 0 or a

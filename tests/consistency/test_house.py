@@ -67,7 +67,7 @@ def test_a_folder_takes_only_what_stands_below_it() -> None:
                 where = ", ".join(sorted(home[name]))
                 findings[f"{source} takes {where}"] = f"{name}; {accepted} is accepted"
     assert taken > 100
-    judge("folders", findings)
+    judge("house", findings)
 
 
 def test_the_order_of_the_folders_has_no_circle() -> None:

@@ -18,7 +18,7 @@
 #include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
-#include "releases.h"
+#include "rtxg/releases.h"
 #include "rig.h"
 
 static void releases_are_told_and_taken_back(void **state)

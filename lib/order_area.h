@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * area.h - the memory that `rtxg order record` and `rtxg order run` share with the program that they
- * start: what to do, and what came of it. It outlives the program, however the program ends. The
- * program may write anything into it: what is read from it afterwards is checked.
+ * order_area.h - the memory that `rtxg order record` and `rtxg order run` share with the program
+ * that they start: what to do, and what came of it. It outlives the program, however the program
+ * ends. The program may write anything into it: what is read from it afterwards is checked. Not
+ * installed.
  *
  * Its descriptor is in the environment variable RTXG_ORDER_FD. The program that is meant takes it
  * out; programs before it, such as a shell script that starts it, leave it there.
  */
-#ifndef RTXG_LAYERS_ORDER_AREA_H
-#define RTXG_LAYERS_ORDER_AREA_H
+#ifndef RTX_LIB_ORDER_AREA_H
+#define RTX_LIB_ORDER_AREA_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * GPU: written by the daemon, read by librtxg-cuda.so inside a latency-critical program. Nothing
  * depends on what a program does with it.
  */
-#ifndef RTXG_NV_RELEASES_H
-#define RTXG_NV_RELEASES_H
+#ifndef RTXG_UAPI_RELEASES_H
+#define RTXG_UAPI_RELEASES_H
 
 #include <stdint.h>
 
