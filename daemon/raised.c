@@ -43,8 +43,6 @@
 #define INTERRUPTS_AT ((off_t)(TASKS_MAX + 256u) * RECORD)
 /* Bytes of one: its number, three sets of CPUs, and its name up to the end of the line. */
 #define INTERRUPT_RECORD 1024
-/* Above each thread that was raised, so that none of them keeps the guard waiting. */
-#define GUARD_PRIORITY ((int)RTXG_SERVE_MAX + 1)
 /* The guard's descriptors. */
 #define GUARD_PIPE    STDIN_FILENO
 #define GUARD_JOURNAL 3
@@ -323,7 +321,7 @@ void raised_stop(void)
 
 int raised_guard(void)
 {
-	struct sched_param param = { .sched_priority = GUARD_PRIORITY };
+	struct sched_param param = { .sched_priority = (int)RTXG_SERVE_HOST };
 	struct pollfd daemon = { .fd = GUARD_PIPE, .events = POLLIN };
 	struct stat st;
 	sigset_t all;

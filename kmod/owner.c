@@ -39,9 +39,6 @@
 #include "tasklets.h"
 #include "trace.h"
 
-/* Above every priority that a task or a driver's thread is given. */
-#define WORKER_PRIORITY 98
-
 static_assert((int)RTXG_SERVE_KEPT == RTXG_IRQ_KEPT && (int)RTXG_SERVE_FIXED == RTXG_IRQ_FIXED &&
 	      (int)RTXG_SERVE_OWNER == RTXG_IRQ_OWNER && (int)RTXG_SERVE_PAI == RTXG_IRQ_PAI &&
 	      (int)RTXG_SERVE_MAX == RTXG_IRQ_PRIORITY_MAX);
@@ -510,7 +507,7 @@ int rtxg_owned_init(void)
 {
 	const struct sched_attr attr = { .size = sizeof(attr),
 					 .sched_policy = SCHED_FIFO,
-					 .sched_priority = WORKER_PRIORITY };
+					 .sched_priority = RTXG_SERVE_HOST };
 
 	worker = kthread_create_worker(0, "rtxg_owner");
 	if (IS_ERR(worker))

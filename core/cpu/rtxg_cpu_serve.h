@@ -9,8 +9,13 @@
 
 #include "rtxg_core.h"
 
-/* Below the module's own workers, above every priority that a task is given. */
+/* The highest priority that anything is given: a task, a thread that works for one, a holder. */
 #define RTXG_SERVE_MAX 97u
+/*
+ * Of the hosts' own threads that give priorities and take them back: nothing that they have raised
+ * keeps them waiting. 99 is the kernel's own.
+ */
+#define RTXG_SERVE_HOST (RTXG_SERVE_MAX + 1u)
 /* Of an owner that is not real-time: below all that are, and before all that are not. */
 #define RTXG_SERVE_ORDINARY 1u
 

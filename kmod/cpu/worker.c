@@ -8,9 +8,7 @@
 #include <linux/sched/signal.h>
 
 #include "internal.h"
-
-/* Above every priority that a task is given. */
-#define WORKER_PRIORITY 98
+#include "rtxg_cpu_serve.h"
 
 struct worker {
 	struct task_struct *task;
@@ -52,7 +50,7 @@ static int start(struct worker *worker, void (*work)(void))
 {
 	struct sched_attr attr = { .size = sizeof(attr),
 				   .sched_policy = SCHED_FIFO,
-				   .sched_priority = WORKER_PRIORITY };
+				   .sched_priority = RTXG_SERVE_HOST };
 	struct task_struct *task = kthread_create(worker_main, worker, "%s", worker->name);
 
 	if (IS_ERR(task))

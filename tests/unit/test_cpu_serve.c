@@ -6,6 +6,9 @@
 
 #include <errno.h>
 
+#include "rtxg/cpu.h"
+#include "rtxg/irq.h"
+#include "rtxg_cpu_ceiling.h"
 #include "rtxg_cpu_serve.h"
 
 static const struct rtxg_serve_rule owned = { .mode = RTXG_SERVE_OWNER, .priority = 5 };
@@ -38,7 +41,19 @@ static void test_an_ordinary_owner_is_below_all_that_are_real_time(void **state)
 	assert_int_equal(rtxg_serve_priority(98), 1);
 }
 
-static void test_nothing_is_above_the_modules_own_workers(void **state)
+/* Whoever gives a priority: those who take it back come before, and after the kernel's own. */
+static void test_nothing_is_given_the_priority_of_the_hosts_own_threads(void **state)
+{
+	assert_true(RTXG_SERVE_HOST < 99);
+	for (int32_t prio = -2; prio <= 140; prio++) {
+		assert_true(rtxg_serve_priority(prio) < RTXG_SERVE_HOST);
+		assert_true(rtxg_ceiling_with(UINT32_MAX, prio) < RTXG_SERVE_HOST);
+	}
+	assert_true(RTXG_CPU_PRIORITY_MAX < RTXG_SERVE_HOST);
+	assert_true(RTXG_IRQ_PRIORITY_MAX < RTXG_SERVE_HOST);
+}
+
+static void test_no_owner_gives_more_than_the_highest(void **state)
 {
 	assert_int_equal(rtxg_serve_priority(0), RTXG_SERVE_MAX);
 	assert_int_equal(rtxg_serve_priority(1), RTXG_SERVE_MAX);
@@ -109,7 +124,8 @@ int main(void)
 		cmocka_unit_test(test_without_an_owner_it_has_the_rules_priority),
 		cmocka_unit_test(test_it_has_the_highest_priority_of_its_owners),
 		cmocka_unit_test(test_an_ordinary_owner_is_below_all_that_are_real_time),
-		cmocka_unit_test(test_nothing_is_above_the_modules_own_workers),
+		cmocka_unit_test(test_nothing_is_given_the_priority_of_the_hosts_own_threads),
+		cmocka_unit_test(test_no_owner_gives_more_than_the_highest),
 		cmocka_unit_test(test_it_stays_with_an_owner_that_stays),
 		cmocka_unit_test(
 			test_only_process_aware_work_runs_at_once_and_only_above_what_runs),
