@@ -233,9 +233,17 @@ int module_ask_task(struct daemon *d, const struct task *task, uint32_t flags,
 		.period_ns = params->period_ns,
 	};
 
+	int ret;
+
 	if (to)
 		strcpy(request.vgpu, to->name);
-	return call(d, RTXG_IOC_HOST_TASK, &request);
+	ret = call(d, RTXG_IOC_HOST_TASK, &request);
+	/* A module that does not know the flag takes every priority for one that was given. */
+	if (ret == -EINVAL && !d->refusal.what && flags & RTXG_HOST_F_GIVEN) {
+		request.flags &= ~RTXG_HOST_F_GIVEN;
+		ret = call(d, RTXG_IOC_HOST_TASK, &request);
+	}
+	return ret;
 }
 
 void module_ask_again(struct daemon *d, struct gpu *gpu, struct vgpu *vgpu)
