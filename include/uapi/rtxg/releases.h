@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * releases.h - the page in which the lever tells programs when to bring their contexts onto the
  * GPU: written by the daemon, read by librtxg-cuda.so inside a latency-critical program. Nothing
