@@ -14,6 +14,7 @@
 #define NVRM_CHANNELS 16u
 /* Places in a channel's ring; one less can be in use. A power of two. */
 #define NVRM_ENTRIES 256u
+#define NVRM_PLACE_WORDS 16u /* of what the GPU is told at a place */
 
 /* Where the GPU writes that it has passed an acquire. */
 struct nvrm_fence {
