@@ -6,7 +6,7 @@
 #define RTXG_LATENCY_GPU_LOG_H
 
 #include "../levers/nvidia/fecs.h"
-#include "../levers/nvidia/rm.h"
+#include "../nvidia/rm.h"
 
 struct gpu_log {
 	struct nv_rm rm;

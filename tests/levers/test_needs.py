@@ -40,7 +40,7 @@ def test_the_table_says_what_the_code_does() -> None:
 
 def test_a_value_that_differs_from_the_table_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A header that was changed without the table fails, and so does a table that was changed alone."""
-    text = (ROOT / "levers/nvidia/rm_abi.h").read_text()
+    text = (ROOT / "nvidia/rm_abi.h").read_text()
     assert "#define NV_ESC_RM_SHARE	     0x35" in text
     (tmp_path / "rm_abi.h").write_text(text.replace("#define NV_ESC_RM_SHARE	     0x35", "#define NV_ESC_RM_SHARE 0x36"))
     monkeypatch.setattr(needs, "OUR_FOLDERS", (tmp_path, *needs.OUR_FOLDERS))
@@ -53,7 +53,7 @@ def test_a_value_that_differs_from_the_table_is_named(monkeypatch: pytest.Monkey
 def defined() -> set[str]:
     """Every number and structure of the driver's that the headers have."""
     found = set()
-    for path in ("levers/nvidia/rm_abi.h", "lib/nvrm_abi.h", "bpf/discover.h"):
+    for path in ("nvidia/rm_abi.h", "lib/nvrm_abi.h", "bpf/discover.h"):
         text = (ROOT / path).read_text()
         found |= set(re.findall(r"^#define (\w+)[( \t][^\n]", text, re.M)) - OWN
         if path != "bpf/discover.h":
@@ -90,7 +90,7 @@ def test_parameters_may_grow(grown: int, alike: bool) -> None:
     row = [r["what"] for r in needs.rows()].index("parameters")
     found[row] += grown
     assert (needs.differences(found, ours) == []) == alike
-    assert int(re.search(r"RM_PARAMETERS_MAX (\d+)", (ROOT / "levers/nvidia/rm.h").read_text())[1]) == needs.ROOM
+    assert int(re.search(r"RM_PARAMETERS_MAX (\d+)", (ROOT / "nvidia/rm.h").read_text())[1]) == needs.ROOM
 
 
 def test_what_has_moved_is_read_where_it_is() -> None:

@@ -353,11 +353,6 @@ static int far_poll(void *ctx, int fd, uint64_t timeout_ns)
 	return ret;
 }
 
-static int far_slack(void *ctx, int ns)
-{
-	return nv_sys_linux.slack(ctx, ns);
-}
-
 static uint64_t far_now(void *ctx)
 {
 	return rtxg_now_ns();
@@ -370,6 +365,5 @@ const struct nv_sys far_nvrm_sys = {
 	.mmap_writable = far_map,
 	.munmap = far_munmap,
 	.poll = far_poll,
-	.slack = far_slack,
 	.now_ns = far_now,
 };
