@@ -186,6 +186,13 @@ void slice_charge_kept(struct rtxg_slice *s, uint64_t from, uint64_t upto)
 	}
 }
 
+void slice_charge_change(struct rtxg_slice *s, struct slice_context *context, uint64_t ns)
+{
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+
+	tenant->vtime += slice_unscaled(ns, (uint32_t)slice_or(tenant->share_ppm, PPM));
+}
+
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	if (at > context->seen)
@@ -203,7 +210,7 @@ void slice_was_on(struct slice_context *context, uint64_t upto)
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 {
 	struct slice_context *context = &s->contexts[id];
-	uint64_t slice = slice_or(context->slice, 2 * MS), stay;
+	uint64_t slice = slice_or(context->slice, 2 * MS), stay, alone;
 
 	if (s->holder == id)
 		s->holder = NONE;
@@ -233,6 +240,15 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 	if (stay > slice + slice / 32 || context->is_stopped)
 		charge_back(s, context->tenant, context,
 			    stay < s->params.save_ns ? stay : s->params.save_ns);
+	/* It is cut at the end of its slice, or after that as soon as another one wants to work. */
+	alone = slice_excess(at, s->params.save_ns);
+	if (context->is_stopped && context->stopped_at < alone)
+		alone = context->stopped_at;
+	if (alone > context->since + slice + slice / 32)
+		s->over_at = alone;
+	context->left = context->is_stopped ? 0 : at;
+	context->ran = stay;
+	s->ended = id;
 	context->since = context->moved = 0;
 	slice_seen(s, context, at);
 }

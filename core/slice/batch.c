@@ -37,7 +37,8 @@ static bool competes(const struct rtxg_slice *s, uint32_t id)
 	const struct slice_tenant *tenant = &s->tenants[id];
 
 	return tenant->used && tenant->present && tenant->wants && !tenant->capped &&
-	       (!tenant->exempt || tenant->joins) && !slice_critical(tenant);
+	       (!tenant->exempt || tenant->joins) && !tenant->runs_beside &&
+	       !slice_critical(tenant);
 }
 
 /*
@@ -53,6 +54,7 @@ static bool rough(const struct rtxg_slice *s)
 
 		if (context->used && context->active &&
 		    (s->tenants[context->tenant].exempt ||
+		     s->tenants[context->tenant].beside.state == SLICE_BESIDE ||
 		     (context->gap_at && slice_excess(s->now, context->gap_at) < SLICE_GAPS_FOR)))
 			return true;
 	}
@@ -226,7 +228,7 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 
-	if (id == s->owner || s->owner == NONE || id == s->early)
+	if (id == s->owner || s->owner == NONE || id == s->early || tenant->runs_beside)
 		return true;
 	if (tenant->joins)
 		return !slice_by_the_clock(s, s->owner) ||
@@ -288,12 +290,13 @@ static void look_who_is_early(struct rtxg_slice *s)
 }
 
 /*
- * How many contexts may be enabled beside tenants with a latency: those of one tenant, and of two
- * in a change-over. Slices do not follow each change-over, for setting them costs more.
+ * How many contexts may be enabled beside tenants with a latency: those of one tenant, of two in a
+ * change-over, and of all that run beside the turns of others. Slices do not follow each
+ * change-over, for setting them costs more.
  */
 static uint32_t most_enabled(const struct rtxg_slice *s)
 {
-	uint32_t i, k, n, most = 0, second = 0;
+	uint32_t i, k, n, most = 0, second = 0, beside = 0;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		if (!s->tenants[i].present || s->tenants[i].exempt)
@@ -301,14 +304,16 @@ static uint32_t most_enabled(const struct rtxg_slice *s)
 		for (k = n = 0; k < s->context_high; k++)
 			n += s->contexts[k].used && s->contexts[k].active &&
 			     s->contexts[k].tenant == i;
-		if (n > most) {
+		if (s->tenants[i].beside.state != SLICE_APART) {
+			beside += n;
+		} else if (n > most) {
 			second = most;
 			most = n;
 		} else if (n > second) {
 			second = n;
 		}
 	}
-	return most + second;
+	return most + second + beside;
 }
 
 /* A change of less than a quarter is not worth a call. */
@@ -338,6 +343,13 @@ static bool too_long(const struct rtxg_slice *s)
 	return false;
 }
 
+/* Are its slices short, for those that have pauses and run beside its turns? */
+static bool is_cut_short(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	return s->beside_slice && !tenant->exempt && !slice_critical(tenant) &&
+	       tenant->beside.state < SLICE_TRIED_SHORT;
+}
+
 /*
  * Who is there changes from one moment to the next, and with it the share of each. Setting a slice
  * costs most of all actions, so they follow now and then, and at once only if a bound needs it.
@@ -352,9 +364,10 @@ static void set_slices(struct rtxg_slice *s)
 	n = most_enabled(s);
 	slice = slice_latency_slice(s, n);
 	if (s->now < s->slices_at && slice_longest_beside(s, n) >= s->slice_of_others &&
-	    !too_long(s))
+	    !too_long(s) && (s->beside_set || !s->beside_slice))
 		return;
 	s->slices_at = s->now + SLICES_FOR;
+	s->beside_set = s->beside_slice;
 	s->slice_of_others = kept(s->slice_of_others, slice);
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
@@ -371,6 +384,8 @@ static void set_slices(struct rtxg_slice *s)
 			context->want_slice = 0;
 		if (longer_than_it_may(s, context))
 			context->want_slice = s->tenants[context->tenant].most_slice;
+		if (is_cut_short(s, &s->tenants[context->tenant]))
+			context->want_slice = s->beside_slice;
 	}
 }
 
@@ -387,6 +402,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 	} else {
 		look_for_idle_ones(s);
 		look_who_joins(s);
+		slice_look_who_is_beside(s, competes);
 		choose_owner(s, &competing);
 		look_who_is_early(s);
 	}

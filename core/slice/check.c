@@ -28,6 +28,9 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 			return "a tenant's count of contexts that warm is wrong";
 		if (tenant->used && (tenant->gain_ppm < GAIN_MIN || tenant->gain_ppm > GAIN_MAX))
 			return "a gain is out of range";
+		if (tenant->runs_beside && (tenant->beside.state == SLICE_APART ||
+					    tenant->params.latency_ns || slice_critical(tenant)))
+			return "a tenant runs beside the turns of others that is not to";
 		if (!tenant->used && n)
 			return "a context's tenant does not exist";
 	}

@@ -176,7 +176,8 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 		 * far as the log has been read.
 		 */
 		if (!context->since && !context->is_stopped && !context->doubted &&
-		    slice_seen_empty(s, context) && told > context->sign + context->grace &&
+		    !s->tenants[context->tenant].runs_beside && slice_seen_empty(s, context) &&
+		    told > context->sign + context->grace &&
 		    told > context->seen + context->grace) {
 			had_nothing(context, at);
 		}

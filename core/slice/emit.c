@@ -143,6 +143,7 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 			continue;
 		slice_demand_stopping(s, context);
 		context->is_stopped = true;
+		context->left = 0;
 		context->stopped_at = s->now;
 		s->tenants[context->tenant].stopped++;
 		/* Who waits for the engine now does not wait for the end of a slice. */
@@ -196,6 +197,7 @@ static unsigned int emit_slices(struct rtxg_slice *s, struct rtxg_slice_action *
 		     slice_or(context->slice, s->params.slice_mean_ns) <= context->want_slice))
 			continue;
 		context->slice = context->want_slice;
+		s->set_at = s->now;
 		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SET,
 							   .context = i,
 							   .ns = context->slice };

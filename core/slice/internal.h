@@ -7,7 +7,7 @@
  *	promise.c				promises that are broken
  *	emit.c					actions, and those that fail
  *	batch.c  spread.c  turns.c		the ways of sharing
- *	urgent.c  clock.c			tenants with a latency; those on several GPUs
+ *	urgent.c  clock.c  beside.c		tenants with a latency; on several GPUs; with pauses
  *	admit.c					which bound on it can be kept, and how
  *	share.c  release.c			shares, lags and caps; expected releases
  *	demand.c				what is known of the queues
@@ -45,6 +45,30 @@ struct slice_promise {
 	uint64_t waited;  /* the same, of the last second */
 	uint32_t broken, by;
 	uint64_t waits[RTXG_SLICE_WAITS], waits_ns; /* since the tenant was made */
+};
+
+/* Does it run beside the turns of others? */
+enum slice_beside_state {
+	SLICE_APART,	   /* no */
+	SLICE_TRIED,	   /* for a moment, to see whether its work is short */
+	SLICE_TRIED_SHORT, /* and whether its pauses are long, beside short slices */
+	SLICE_BESIDE,
+};
+
+struct slice_beside {
+	enum slice_beside_state state;
+	uint64_t at;	/* APART: it is not tried before; else it was tried from then on */
+	uint64_t again; /* from one time that it is tried to the next */
+	/* since it was judged last, without what was too long for a pause */
+	uint64_t span;	    /* stays on the engine, and times off it */
+	uint64_t pauses;    /* of that, it certainly had nothing to do */
+	uint64_t lost;	    /* it was off the engine for another reason */
+	uint64_t tried;	    /* for so long it ran beside others */
+	uint32_t changes;   /* it came onto the engine so often */
+	uint32_t dry, full; /* stays that ended by themselves; in a row, by their slice */
+	uint64_t saved;	    /* so much less than it might has it waited before that */
+	uint64_t alone;	    /* it is to have the engine alone for so long */
+	bool ahead;	    /* of its share, so it takes turns until it is level */
 };
 
 struct slice_tenant {
@@ -93,6 +117,10 @@ struct slice_tenant {
 	bool held;   /* stopped because it is another one's turn, or for its cap */
 	bool waited; /* it was held in the present turn */
 
+	/* beside.c */
+	struct slice_beside beside;
+	bool runs_beside; /* it takes no turns now and is not held for those of others */
+
 	/* spread.c, where slices are corrected */
 	uint32_t gain_ppm;  /* correction of its slices */
 	uint64_t gain_work; /* work since the last correction */
@@ -140,6 +168,8 @@ struct slice_context {
 	uint64_t moved;	  /* during this stay it was moved here from `old`; 0 = it was not */
 	uint32_t old;
 	uint64_t work; /* order within the tenant */
+	uint64_t left; /* its last stay ended then, and it was not stopped; 0 = unknown */
+	uint64_t ran;  /* how long that stay was */
 
 	/* since it was added, for people */
 	uint64_t worked, stayed, stays;
@@ -209,7 +239,12 @@ struct rtxg_slice {
 	uint64_t turn_due; /* it was another one's turn by the clock from then on; 0 = it is not */
 	uint32_t yield;	   /* context that has passed its turn on and is watched for a moment yet */
 	uint64_t yield_until;
-	uint32_t holder; /* context on the engine as far as the log says */
+	uint32_t holder;  /* context on the engine as far as the log says */
+	uint32_t ended;	  /* context whose stay ended last */
+	uint64_t over_at; /* up to then one stayed beyond its slice: no other wanted the engine */
+	uint64_t set_at;  /* a slice was set last */
+	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
+	bool beside_set;       /* and whether slices are so */
 	uint64_t gain_at;
 	uint32_t owner;	      /* tenant whose turn it is in BATCH */
 	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
@@ -329,6 +364,8 @@ void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context);
  * onto it: that counts as a part of the share of those whose work it is, as if they had worked.
  */
 void slice_charge_kept(struct rtxg_slice *s, uint64_t from, uint64_t upto);
+/* The engine did no work for so long because of this context: it counts as work of its tenant. */
+void slice_charge_change(struct rtxg_slice *s, struct slice_context *context, uint64_t ns);
 /* It was on the engine at that time. */
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* The log has been read up to then: a stay that it told of before went on. */
@@ -427,6 +464,15 @@ typedef bool (*slice_competes_fn)(const struct rtxg_slice *s, uint32_t tenant);
 /* Whose turn it is by the clock at that time; NONE: it is the others'. *until: when that ends. */
 uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_competes_fn competes,
 			  uint64_t *until);
+
+/* beside.c: which tenants run beside the turns of others. */
+void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes);
+/* Nothing is known of its pauses any more. */
+void slice_beside_forget(struct slice_tenant *tenant);
+/* There are no turns of tenants now. */
+void slice_beside_none(struct rtxg_slice *s);
+/* It came onto the engine at that time. */
+void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 
 /* urgent.c: which tenants with a latency keep their bounds now. */
 void slice_look_at_urgent(struct rtxg_slice *s);

@@ -99,6 +99,9 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	/* It waits for its turn, with work. */
 	if (context->is_stopped && context->had_work)
 		return NEVER;
+	/* The log tells when it has work. */
+	if (tenant->runs_beside)
+		return at_least(s, s->params.tick_ns);
 	if (context->gap_at && slice_excess(s->now, context->gap_at) < SLICE_GAPS_FOR)
 		return at_least(s, SLICE_LOOK_GAPS);
 	if (!s->turns)

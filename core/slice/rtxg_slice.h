@@ -14,6 +14,8 @@
  *	and so short that a second's shares are kept. The tenant furthest behind its share goes
  *	next. A tenant that is on several GPUs has its turns by the clock, the same on all of them:
  *	its processes may wait for each other on the GPU, and what one of them does alone is lost.
+ *	A tenant with short work, and pauses that are too short for turns, runs beside those of the
+ *	others, whose slices are short then.
  *
  * ARRIVAL, while work of a tenant with a latency is there: all others are stopped, in one go, when
  *	it arrives, and let go when it has been quiet for a moment. Else as BATCH. If the tenant has

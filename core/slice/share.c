@@ -177,10 +177,11 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		/*
 		 * What was kept from a tenant it is owed up to a limit, else the others would wait
 		 * for it for as long as it had been starved from outside. While it has nothing to
-		 * do it loses what it could use, down to a small amount.
+		 * do it loses what it could use, down to a small amount, and so does one that has
+		 * pauses and runs beside others.
 		 */
 		most = OWED_MAX;
-		if (!tenant->wants) {
+		if (!tenant->wants || (tenant->runs_beside && !tenant->held)) {
 			most = slice_excess(tenant->lag < 0 ? (uint64_t)-tenant->lag : 0, s->past);
 			most = most > s->params.owed_ns ? most : s->params.owed_ns;
 		}

@@ -69,7 +69,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->timer = s->armed = s->due = s->log_at = NEVER;
 	s->read = s->told_until = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
-	s->holder = NONE;
+	s->holder = s->ended = NONE;
 	s->idle_at = s->promised = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
 	return s;
@@ -201,7 +201,9 @@ static void plan(struct rtxg_slice *s)
 	for (i = 0; i < s->tenant_high; i++) {
 		if (s->tenants[i].present)
 			s->tenants[i].wanted_ns += slice_excess(s->now, s->planned);
-		if (s->tenants[i].wants)
+		/* Of one with pauses the log tells it: slice_beside_started(). */
+		if (s->tenants[i].wants && !(s->tenants[i].runs_beside && !s->tenants[i].held &&
+					     s->tenants[i].beside.state == SLICE_BESIDE))
 			s->tenants[i].promise.wanted += slice_excess(s->now, s->planned);
 	}
 	s->past = slice_excess(s->now, s->planned);
@@ -216,6 +218,8 @@ static void plan(struct rtxg_slice *s)
 	caps = slice_reckon_caps(s);
 	slice_look_at_urgent(s);
 	change_mode(s);
+	if (s->turns || s->mode == RTXG_SLICE_MODE_SPREAD)
+		slice_beside_none(s);
 	if (s->turns)
 		slice_plan_turns(s);
 	else if (s->mode == RTXG_SLICE_MODE_SPREAD)
@@ -325,6 +329,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 		slice_ended(s, s->holder, at);
 	if (context->since)
 		slice_ended(s, id, at);
+	slice_beside_started(s, context, at);
 	context->since = at ? at : 1;
 	context->charged = context->since;
 	context->fresh = false;
@@ -384,6 +389,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		tenant->params = event->tenant_params;
 		tenant->used = true;
 		tenant->mechanism = RTXG_SLICE_BY_NOTHING;
+		if (tenant->params.latency_ns || slice_critical(tenant))
+			slice_beside_forget(tenant);
 		if (event->tenant >= s->tenant_high)
 			s->tenant_high = event->tenant + 1;
 		if (first) {
@@ -426,6 +433,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 			s->turn = NONE;
 		if (s->yield == event->context)
 			s->yield = NONE;
+		if (s->ended == event->context)
+			s->ended = NONE;
 		s->tenants[context->tenant].contexts--;
 		s->tenants[context->tenant].warming -= context->warms;
 		if (context->is_stopped)

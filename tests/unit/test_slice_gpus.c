@@ -282,7 +282,8 @@ static void programs_that_come_and_go_get_what_they_are_due(void **state)
 		      100 * c.useful / c.work);
 	assert_true(c.programs > (uint32_t)sets * 4);
 	assert_true(c.shares > (uint32_t)sets / 2);
-	assert_true(c.idle / c.gpus < c.apart / c.gpus + 0.5);
+	/* Beside turns by the clock pauses are not used that are too short for turns. */
+	assert_true(c.idle / c.gpus < c.apart / c.gpus + 0.7);
 	assert_true(c.useful > 0.75 * c.work);
 }
 

@@ -687,8 +687,8 @@ static void times_long_ago_are_charged_to_none(void **state)
 }
 
 /*
- * The turn has passed to a program that waits for each of its kernels, and that is looked into
- * often. What the log tells of the change is not waited for longer than a tick.
+ * The turn has passed to a program whose queues are filled and empty by turns, and that is looked
+ * into often. What the log tells of the change is not waited for longer than a tick.
  */
 static void looks_do_not_put_the_reading_of_the_log_off(void **state)
 {
@@ -705,7 +705,7 @@ static void looks_do_not_put_the_reading_of_the_log_off(void **state)
 		assert_int_not_equal(r.on, was);
 		from = r.now;
 		for (int i = 0; i < 400 && r.unread; i++) {
-			demand(&r, r.on, i % 2 ? RTXG_SLICE_WORK : RTXG_SLICE_NO_WORK);
+			demand(&r, r.on, i % 2 ? RTXG_SLICE_QUEUED : RTXG_SLICE_NO_WORK);
 			pass(&r, 100 * US);
 		}
 		assert_int_equal(r.unread, 0);

@@ -166,6 +166,57 @@ static void the_next_one_is_there_when_a_step_ends(void **state)
 	}
 }
 
+/*
+ * Kernels of 50 us, each waited for, and pauses of 1 ms: no look sees these, and turns would leave
+ * the engine idle for most of the program's own. It runs beside the others' turns, is slowed down
+ * by no more than the others are due, and no promise counts as broken.
+ */
+static void others_use_pauses_that_are_too_short_for_turns(void **state)
+{
+	static const struct model_program small = { .kernel_ns = 50 * US, .cpu_ns = 1 * MS };
+	static const struct {
+		uint32_t can, hogs, min;
+		double idle, rate, others; /* percent: of the time, of alone, of the time */
+	} cases[] = {
+		{ ALL, 1, 50, 1, 80, 65 },	 { ALL, 3, 50, 1, 80, 65 },
+		{ ALL, 2, 20, 1, 50, 75 },	 { ALL, 1, 80, 1, 80, 65 },
+		{ ALL, 3, 80, 6, 80, 60 },	 { LOG_ALONE, 1, 50, 1, 80, 65 },
+		{ LOG_ALONE, 2, 20, 1, 50, 75 }, { LOG_ALONE, 1, 80, 1, 80, 65 },
+	};
+	double alone;
+
+	start(0);
+	add(0, (struct rtxg_slice_tenant){ 0 }, small);
+	model_run(m, 5 * S);
+	alone = (double)model_stats(m, 0)->work_ns;
+	end();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint32_t each = (100 - cases[i].min) / cases[i].hogs;
+		struct rtxg_slice_view view;
+		double idle, rate, others;
+
+		start(cases[i].can);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = cases[i].min * 10000 }, small);
+		for (uint32_t k = 1; k <= cases[i].hogs; k++)
+			add(k, (struct rtxg_slice_tenant){ .min_ppm = each * 10000 }, hog);
+		model_run(m, 5 * S);
+		idle = percent_of(model_idle_ns(m), 5 * S);
+		rate = 100 * (double)model_stats(m, 0)->work_ns / alone;
+		others = percent_of(model_work_ns(m) - model_stats(m, 0)->work_ns, 5 * S);
+		print_message("%u %% beside %u: idle for %.2f %%, %.1f %% of alone, others %.1f "
+			      "%%\n",
+			      cases[i].min, cases[i].hogs, idle, rate, others);
+		assert_true(idle < cases[i].idle);
+		assert_true(rate > cases[i].rate);
+		assert_true(others > cases[i].others);
+		for (uint32_t k = 0; k <= cases[i].hogs; k++) {
+			assert_int_equal(rtxg_slice_tenant_view(model_core(m), k, &view), 0);
+			assert_int_equal(view.broken, 0);
+		}
+		end();
+	}
+}
+
 /* What people are shown of these waits: hardly one is longer than twice that. */
 static void the_waits_that_are_shown_keep_the_bound(uint64_t bound)
 {
@@ -623,6 +674,7 @@ int main(void)
 			long_turns_keep_a_seconds_shares_and_do_more_than_the_drivers_slices),
 		cmocka_unit_test(nothing_waits_for_a_program_that_computes_on_its_cpu),
 		cmocka_unit_test(the_next_one_is_there_when_a_step_ends),
+		cmocka_unit_test(others_use_pauses_that_are_too_short_for_turns),
 		cmocka_unit_test(work_that_arrives_is_on_the_engine_within_the_bound),
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
 		cmocka_unit_test(an_engine_with_a_bound_answers_as_if_it_were_alone),

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * beside.c - which tenants run beside the turns of others in BATCH: those whose work is short and
+ * waited for, with pauses that are too short for turns to be passed on in them, and long enough for
+ * another one to use.
+ *
+ * Nothing shows such a pause while the tenant has a turn: each look sees new work, and no other one
+ * displaces it. So it is tried. For a moment the tenant runs beside the turn of another one, whose
+ * slices are short then, and the log tells. A stay that goes on beyond its slice ends because
+ * another one wants the engine from then on, and did not before. So from the tenant's own stay to
+ * the end of such a one it had nothing to do. All else that it was off the engine counts as waiting.
+ *
+ * Pauses are worth while if they are longer than the change-overs that they cost. Those are charged
+ * to the tenant, for it is its pauses that cause them. What it waits for may be as much of its time
+ * as the others are due; if it is more, it has a turn of its own for so long that this is right
+ * again.
+ *
+ * May not: stop a context or set a slice.
+ */
+#include "internal.h"
+
+#define SHORT	      (250 * US)  /* slices of the others beside it */
+#define LONGEST	      (5 * MS)	  /* pauses that looks see by themselves */
+#define DRY	      2		  /* stays that end before their slice, until slices are set */
+#define DRY_WITHIN    (40 * MS)	  /* by the clock, while it runs beside others */
+#define FULL	      6		  /* stays in a row that do not: it has work all the time */
+#define NO_PAUSES     8		  /* so many stays without a pause end a try */
+#define TRIED_FOR     (30 * MS)	  /* of stays and pauses */
+#define TRIED_AT_MOST (100 * MS)  /* the same, until it is judged */
+#define TRY_ENDS      (1000 * MS) /* in any case */
+#define JUDGED_FOR    (100 * MS)
+#define WORTH	      16	  /* so great a part of the time is to be gained */
+#define SETTLES	      (5 * MS)	  /* until a slice is what it was set to */
+#define UNSEEN	      (1000 * MS) /* so long after it has come its queues may yet be seen */
+#define AGAIN	      (1000 * MS) /* until it is tried again, at first */
+#define AGAIN_MOST    (8000 * MS)
+#define AHEAD	      (4 * MS)	/* of its share: it runs beside others no more */
+#define ALONE_MOST    8		/* times as long as what was judged */
+#define POINTS	      30000u	/* 3 %: what its share may be off */
+#define SAVED_MOST    (10 * MS) /* that it may wait yet because it did not wait before */
+
+/* What it costs the engine that a pause is used: to another one and back. */
+static uint64_t change_ns(const struct rtxg_slice *s)
+{
+	return s->params.save_ns + 2 * s->params.restore_ns;
+}
+
+static void judge_from_now(struct slice_beside *beside)
+{
+	beside->span = beside->pauses = beside->lost = 0;
+	beside->changes = beside->dry = beside->full = 0;
+	beside->tried = 0;
+}
+
+static void end(struct rtxg_slice *s, struct slice_beside *beside)
+{
+	beside->again = 2 * beside->again < AGAIN_MOST ? 2 * beside->again : AGAIN_MOST;
+	beside->again = beside->again > AGAIN ? beside->again : AGAIN;
+	beside->state = SLICE_APART;
+	beside->at = s->now + beside->again;
+	beside->alone = 0;
+}
+
+void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
+{
+	struct slice_tenant *tenant = &s->tenants[context->tenant];
+	struct slice_beside *beside = &tenant->beside;
+	uint64_t off = slice_excess(at, context->left), pause;
+
+	/* It was stopped, had the engine alone, or no other one was on it since. */
+	if (beside->state == SLICE_APART || !context->left ||
+	    s->ended == (uint32_t)(context - s->contexts) || context->ran > LONGEST)
+		return;
+	if (context->ran >= slice_or(context->slice, s->params.slice_mean_ns)) {
+		beside->full++;
+	} else {
+		beside->dry++;
+		beside->full = 0;
+	}
+	pause = slice_excess(s->over_at, context->left);
+	/* So many contexts of the others were in its way that it need not be tried for longer. */
+	if (!pause && off > LONGEST)
+		beside->full = FULL;
+	pause = pause < LONGEST ? pause : LONGEST;
+	off = off < LONGEST ? off : LONGEST;
+	if (context->left >= s->set_at + SETTLES) {
+		beside->span += context->ran + off;
+		beside->pauses += pause;
+		beside->lost += off - pause;
+		beside->changes++;
+	}
+	if (!tenant->runs_beside || beside->state != SLICE_BESIDE)
+		return;
+	tenant->promise.wanted += context->ran + off - pause;
+	slice_charge_change(s, context, change_ns(s));
+}
+
+/* Can it run beside the turns of others at all? */
+static bool can(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	uint32_t i;
+
+	if (!tenant->used || tenant->params.latency_ns || slice_critical(tenant) ||
+	    slice_by_the_clock(s, id))
+		return false;
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used && s->contexts[i].tenant == id &&
+		    !slice_stoppable(&s->contexts[i]))
+			return false;
+	return true;
+}
+
+/* Has it shown of late that it fills its queues, or can that not be told yet? */
+static bool may_queue(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (!context->used || context->tenant != id || !context->active)
+			continue;
+		if (context->queued || context->pieces < SLICE_PIECES ||
+		    (context->demand == SLICE_UNSEEN && s->params.can & RTXG_SLICE_CAN_DEMAND &&
+		     slice_excess(s->now, context->added) < UNSEEN))
+			return true;
+	}
+	return false;
+}
+
+/* If it waited for longer than the others are due, it has a turn of its own for so long. */
+static uint64_t alone_for(struct slice_tenant *tenant)
+{
+	struct slice_beside *beside = &tenant->beside;
+	uint32_t others = (uint32_t)slice_excess(PPM, tenant->share_ppm) + POINTS;
+	uint64_t due = slice_scaled(beside->span, others), most = beside->span * ALONE_MOST, ns;
+
+	if (beside->lost <= due + beside->saved) {
+		beside->saved = beside->saved + due - beside->lost;
+		beside->saved = beside->saved < SAVED_MOST ? beside->saved : SAVED_MOST;
+		return 0;
+	}
+	ns = slice_unscaled(beside->lost - due - beside->saved, others);
+	beside->saved = 0;
+	return ns < most ? ns : most;
+}
+
+static void judge(struct rtxg_slice *s, struct slice_tenant *tenant)
+{
+	struct slice_beside *beside = &tenant->beside;
+	uint64_t costs = beside->changes * change_ns(s);
+
+	if (beside->state == SLICE_BESIDE && beside->pauses >= costs) {
+		beside->again = 0;
+	} else if (slice_excess(beside->pauses, costs) * WORTH < beside->span) {
+		end(s, beside);
+		return;
+	}
+	beside->state = SLICE_BESIDE;
+	beside->alone = alone_for(tenant);
+	judge_from_now(beside);
+}
+
+static void look_at_try(struct rtxg_slice *s, struct slice_tenant *tenant)
+{
+	struct slice_beside *beside = &tenant->beside;
+
+	if (beside->state != SLICE_BESIDE && slice_excess(s->now, beside->at) > TRY_ENDS)
+		beside->full = FULL;
+	switch (beside->state) {
+	case SLICE_APART:
+		return;
+	case SLICE_TRIED:
+		if (beside->full >= FULL || beside->tried > DRY_WITHIN) {
+			end(s, beside);
+		} else if (beside->dry >= DRY) {
+			beside->state = SLICE_TRIED_SHORT;
+			judge_from_now(beside);
+		}
+		return;
+	case SLICE_TRIED_SHORT:
+		if (beside->span >= TRIED_FOR)
+			judge(s, tenant);
+		else if ((beside->changes >= NO_PAUSES && !beside->pauses) ||
+			 beside->full >= FULL || beside->tried > TRIED_AT_MOST)
+			end(s, beside);
+		return;
+	case SLICE_BESIDE:
+		if (beside->span >= JUDGED_FOR)
+			judge(s, tenant);
+		return;
+	}
+}
+
+void slice_beside_forget(struct slice_tenant *tenant)
+{
+	tenant->runs_beside = false;
+	tenant->beside = (struct slice_beside){ 0 };
+}
+
+void slice_beside_none(struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	s->beside_slice = 0;
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].beside.state != SLICE_APART)
+			slice_beside_forget(&s->tenants[i]);
+}
+
+void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
+{
+	uint32_t competing = 0, trying = 0, i;
+	struct slice_beside *beside;
+	bool clock = false, ran_beside;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		competing += competes(s, i) && !s->tenants[i].params.latency_ns ? 1 : 0;
+		clock = clock || (s->tenants[i].contexts && slice_by_the_clock(s, i));
+	}
+	s->beside_slice = 0;
+	for (i = 0; i < s->tenant_high; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		beside = &tenant->beside;
+		ran_beside = tenant->runs_beside;
+		tenant->runs_beside = false;
+		if (!tenant->used)
+			continue;
+		if (!tenant->contexts)
+			slice_beside_forget(tenant);
+		if (beside->state != SLICE_APART && (clock || !can(s, i)))
+			end(s, beside);
+		look_at_try(s, tenant);
+		trying += beside->state == SLICE_TRIED || beside->state == SLICE_TRIED_SHORT;
+		if (beside->state >= SLICE_TRIED_SHORT &&
+		    slice_excess(s->now, tenant->seen) < SLICE_GAPS_FOR)
+			s->beside_slice = SHORT;
+		if (tenant->lag > (int64_t)AHEAD)
+			beside->ahead = true;
+		else if (tenant->lag <= 0)
+			beside->ahead = false;
+		if (beside->ahead)
+			beside->alone = 0;
+		if (s->owner == i)
+			beside->alone = slice_excess(beside->alone, s->past);
+		else
+			beside->tried += ran_beside ? s->past : 0;
+		tenant->runs_beside =
+			beside->state != SLICE_APART && !beside->ahead && !beside->alone;
+	}
+	if (s->owner == NONE || clock || trying || competing < 2 || !competes(s, s->owner) ||
+	    !(s->params.can & RTXG_SLICE_CAN_SLICE) || !can(s, s->owner) || may_queue(s, s->owner))
+		return;
+	beside = &s->tenants[s->owner].beside;
+	if (beside->state != SLICE_APART || s->now < beside->at)
+		return;
+	beside->state = SLICE_TRIED;
+	beside->at = s->now;
+	judge_from_now(beside);
+	s->tenants[s->owner].runs_beside = true;
+}
