@@ -19,6 +19,7 @@
 #define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
 #define PAUSE_FORGET 16	      /* of a pause, a part of so many is forgotten with each shorter one */
 #define BURST_FORGET 8	      /* and with each burst that had no such pause */
+#define RETURNS	     4	      /* in a row from what seemed to be the end of its work */
 #define STEP_APART   (2 * MS) /* no work for so long is the end of a step */
 #define STEP_ALIKE   8	      /* steps that differ by less than such a part are alike */
 #define STEPS_LEARNT 3	      /* so many that are alike tell how long the next one is */
@@ -92,6 +93,21 @@ static void had_nothing(struct slice_context *context, uint64_t at)
 {
 	context->gap_at = at;
 	context->grace = context->grace / 2 > GRACE_MIN ? context->grace / 2 : GRACE_MIN;
+}
+
+/* Up to then, as far as the log has been read, the one on the engine was there beyond its slice. */
+static uint64_t unwanted_until(const struct rtxg_slice *s)
+{
+	const struct slice_context *on;
+	uint64_t slice;
+
+	if (s->holder == NONE)
+		return s->over_at;
+	on = &s->contexts[s->holder];
+	slice = slice_or(on->slice, s->params.slice_mean_ns);
+	if (slice_excess(s->read, on->since) > slice + slice / 32 + s->params.save_ns)
+		return s->read;
+	return s->over_at;
 }
 
 static void sign(struct slice_context *context, uint64_t at)
@@ -177,6 +193,7 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 		 */
 		if (!context->since && !context->is_stopped && !context->doubted &&
 		    !s->tenants[context->tenant].runs_beside && slice_seen_empty(s, context) &&
+		    (!s->plain || unwanted_until(s) > context->left) &&
 		    told > context->sign + context->grace &&
 		    told > context->seen + context->grace) {
 			had_nothing(context, at);
@@ -208,10 +225,29 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 			      (deeper || context->pieces == SLICE_PIECES));
 }
 
+/*
+ * It seemed to have nothing to do, another one was on the engine for a slice at most, and it is
+ * there again: it may have been in the middle of a kernel, or new work may have come. If that is so
+ * again and again, and none of the others ever stayed beyond its slice meanwhile, it is the kernel.
+ */
+static void look_at_return(struct rtxg_slice *s, struct slice_context *context)
+{
+	if (!context->passed || context->is_stopped || !context->left || !s->plain)
+		return;
+	context->passed = false;
+	if (s->over_at > context->left) {
+		context->returns = 0;
+	} else if (++context->returns >= RETURNS) {
+		context->returns = 0;
+		took_longer(s, context);
+	}
+}
+
 void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 {
 	struct slice_context *context = &s->contexts[id];
 
+	look_at_return(s, context);
 	/*
 	 * Its grace is not too short if another one that was let go early cut it before, or if the
 	 * work that brought it there may have come while its queues were not seen.
@@ -359,8 +395,10 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	if (s->now >= until) {
 		bool starts = has_yet_to_start(s, context, most);
 
-		if (!starts && ((context->since && !context->probe) || s->read >= until))
+		if (!starts && ((context->since && !context->probe) || s->read >= until)) {
+			context->passed = context->passed || context->since;
 			return false;
+		}
 		if (starts && s->read >= until)
 			until = s->now + GRACE_MIN;
 	}

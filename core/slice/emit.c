@@ -144,6 +144,7 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 		slice_demand_stopping(s, context);
 		context->is_stopped = true;
 		context->left = 0;
+		context->passed = false;
 		context->stopped_at = s->now;
 		s->tenants[context->tenant].stopped++;
 		/* Who waits for the engine now does not wait for the end of a slice. */

@@ -192,6 +192,8 @@ struct slice_context {
 	uint64_t burst;		 /* the longest such pause in the present burst */
 	uint64_t grace;		 /* how long it is taken to have work after the last sign */
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
+	bool passed;	  /* it was taken to have none while it was on the engine */
+	uint8_t returns;  /* so often in a row it came back soon then */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
 	uint64_t blind_from, blind_to; /* its queues were not seen then: the host was late */
 	bool blind_worked; /* and were filled afterwards */
@@ -246,6 +248,7 @@ struct rtxg_slice {
 	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
 	bool beside_set;       /* and whether slices are so */
 	uint64_t gain_at;
+	bool plain;	      /* BATCH, and none has a bound, a cap or turns by the clock */
 	uint32_t owner;	      /* tenant whose turn it is in BATCH */
 	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
 	uint32_t early;	      /* tenant that was let go because the owner's work is about to end */

@@ -158,9 +158,13 @@ void slice_reckon_lags(struct rtxg_slice *s)
 	uint64_t average, most;
 	uint32_t i;
 
+	s->plain = s->mode == RTXG_SLICE_MODE_BATCH;
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
+		if (tenant->contexts &&
+		    (tenant->params.latency_ns || tenant->params.max_ppm || tenant->coupled))
+			s->plain = false;
 		/* 18 minutes of difference: it was starved from outside, and starts again. */
 		if (tenant->present && !slice_critical(tenant) && tenant->vtime > 2 * VBASE)
 			tenant->vtime = 2 * VBASE;

@@ -217,6 +217,27 @@ static void others_use_pauses_that_are_too_short_for_turns(void **state)
 	}
 }
 
+/*
+ * A kernel of 10 ms that waits to go on is longer than what the core had learnt, and by so little
+ * that it is over before the next look: it is not taken as the end of the work again and again.
+ */
+static void a_kernel_that_outlives_its_grace_by_little_is_learnt(void **state)
+{
+	static const uint64_t kernels[] = { 5 * MS, 10 * MS, 18 * MS };
+
+	for (int i = 0; i < 3; i++) {
+		start(ALL);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = 900000 },
+		    (struct model_program){ .kernel_ns = kernels[i], .cpu_ns = 20 * US });
+		add(1, (struct rtxg_slice_tenant){ .min_ppm = 100000 }, hog);
+		model_run(m, 5 * S);
+		print_message("%u ms: %.1f for 90\n", (unsigned int)(kernels[i] / MS),
+			      percent_of(model_stats(m, 0)->work_ns, model_work_ns(m)));
+		assert_true(percent_of(model_stats(m, 0)->work_ns, model_work_ns(m)) > 87);
+		end();
+	}
+}
+
 /* What people are shown of these waits: hardly one is longer than twice that. */
 static void the_waits_that_are_shown_keep_the_bound(uint64_t bound)
 {
@@ -675,6 +696,7 @@ int main(void)
 		cmocka_unit_test(nothing_waits_for_a_program_that_computes_on_its_cpu),
 		cmocka_unit_test(the_next_one_is_there_when_a_step_ends),
 		cmocka_unit_test(others_use_pauses_that_are_too_short_for_turns),
+		cmocka_unit_test(a_kernel_that_outlives_its_grace_by_little_is_learnt),
 		cmocka_unit_test(work_that_arrives_is_on_the_engine_within_the_bound),
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
 		cmocka_unit_test(an_engine_with_a_bound_answers_as_if_it_were_alone),
