@@ -26,7 +26,6 @@
 #define QUANTUM_MIN (4 * MS)
 #define QUANTUM_MAX (100 * MS)
 #define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
-#define ROUGH	    5		      /* times as long, where shares are off by more in any case */
 #define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
 #define EARLY	    (200 * US)	      /* so long before its work ends another one is there */
@@ -73,7 +72,7 @@ static uint64_t quantum(const struct rtxg_slice *s, uint32_t id)
 	if (tenant->params.quantum_ns)
 		return tenant->params.quantum_ns;
 	if (rough(s))
-		off *= ROUGH;
+		off *= SLICE_ROUGH;
 	length = tenant->share_ppm >= PPM ? QUANTUM_MAX
 					  : slice_unscaled(off, PPM - tenant->share_ppm);
 	return length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;

@@ -37,6 +37,8 @@
 
 #define SLICE_FRAME (50 * MS) /* of turns by the clock: a whole number of them is 1 s */
 
+#define SLICE_ROUGH 5 /* turns are so many times as long where shares are off by more in any case */
+
 /* Of the present second, and what the last one came to. */
 struct slice_promise {
 	uint64_t work;	  /* the tenant's when it began */

@@ -148,6 +148,22 @@ static uint64_t average_of(const struct rtxg_slice *s, uint64_t free_below)
 }
 
 /*
+ * Turns of tenants let one run ahead of its share by SLICE_ROUGH times the tolerance at most. What
+ * it has beyond that it used while others could not, so it need not wait for it later, in the very
+ * second in which they all have work again.
+ */
+static void forgive(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t average)
+{
+	uint64_t most =
+		slice_scaled(1000 * MS, s->params.tolerance_ppm) * SLICE_ROUGH + s->params.lag_ns;
+
+	most = most > tenant->params.quantum_ns ? most : tenant->params.quantum_ns;
+	if (tenant->vtime > average &&
+	    slice_scaled(tenant->vtime - average, tenant->share_ppm) > most)
+		tenant->vtime = average + slice_unscaled(most, tenant->share_ppm);
+}
+
+/*
  * How far each tenant is ahead of its share: its virtual time against the average one, weighted by
  * share. What a context takes that cannot be stopped is lost to all others alike: a tenant that is
  * ahead by it does not count, else all others would seem to be behind, and one with a latency would
@@ -192,6 +208,8 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		if (tenant->vtime < average &&
 		    slice_scaled(average - tenant->vtime, tenant->share_ppm) > most)
 			tenant->vtime = average - slice_unscaled(most, tenant->share_ppm);
+		if (s->plain && !tenant->free)
+			forgive(s, tenant, average);
 		tenant->lag =
 			tenant->vtime >= average
 				? (int64_t)slice_scaled(tenant->vtime - average, tenant->share_ppm)
