@@ -25,6 +25,8 @@
 
 #define QUANTUM_MIN (4 * MS)
 #define QUANTUM_MAX (100 * MS)
+#define ROUND	    (400 * MS)	      /* at most, until a tenant has its next turn */
+#define BEHIND	    (15 * MS)	      /* of its share: it goes before all that are not so far */
 #define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
 #define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
@@ -75,7 +77,22 @@ static uint64_t quantum(const struct rtxg_slice *s, uint32_t id)
 		off *= SLICE_ROUGH;
 	length = tenant->share_ppm >= PPM ? QUANTUM_MAX
 					  : slice_unscaled(off, PPM - tenant->share_ppm);
+	/* Of small shares each would be ahead by a whole turn, and a large one behind by all. */
+	if (length > slice_scaled(ROUND, tenant->share_ppm))
+		length = slice_scaled(ROUND, tenant->share_ppm);
 	return length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;
+}
+
+/*
+ * In virtual time small shares are behind soon, so a large one waits for the turns of all of them.
+ * Where it is behind by so much that a second would be off by points, it goes first.
+ */
+static bool goes_before(const struct rtxg_slice *s, const struct slice_tenant *a,
+			const struct slice_tenant *b)
+{
+	if (s->plain && (a->lag < -(int64_t)BEHIND || b->lag < -(int64_t)BEHIND))
+		return a->lag < b->lag;
+	return a->vtime < b->vtime;
 }
 
 /* Of those that have their turns by the clock, or of the others. */
@@ -85,7 +102,7 @@ static uint32_t furthest_behind(const struct rtxg_slice *s, bool clock)
 
 	for (i = 0; i < s->tenant_high; i++)
 		if (competes(s, i) && slice_by_the_clock(s, i) == clock &&
-		    (best == NONE || s->tenants[i].vtime < s->tenants[best].vtime))
+		    (best == NONE || goes_before(s, &s->tenants[i], &s->tenants[best])))
 			best = i;
 	return best;
 }
