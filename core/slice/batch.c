@@ -30,7 +30,9 @@
 #define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
 #define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
-#define EARLY	    (200 * US)	      /* so long before its work ends another one is there */
+#define EARLY	    (200 * US)	      /* so long before its work ends another one is there, */
+#define EARLY_FOR   (6 * MS)	      /* for so long if it does not end */
+#define EARLY_AGAIN (20 * MS)	      /* from one time to the next in a turn */
 
 /* Does it take turns, and has it work? */
 static bool competes(const struct rtxg_slice *s, uint32_t id)
@@ -110,6 +112,7 @@ static uint32_t furthest_behind(const struct rtxg_slice *s, bool clock)
 static void begin(struct rtxg_slice *s, uint32_t id)
 {
 	s->early = NONE;
+	s->early_at = 0;
 	if (id != s->owner)
 		s->leaving = s->owner;
 	s->owner = id;
@@ -271,9 +274,17 @@ static void look_who_is_early(struct rtxg_slice *s)
 	uint64_t left = 0, one, ahead = s->params.resume_ns + s->params.restore_ns + EARLY;
 	uint32_t i;
 
-	if (s->early != NONE && competes(s, s->early))
+	if (s->early != NONE && competes(s, s->early)) {
+		if (s->plain && s->now >= s->early_at + EARLY_FOR)
+			s->early = NONE;
+		else if (s->plain)
+			slice_wake_unread(s, s->early_at + EARLY_FOR);
 		return;
+	}
 	s->early = NONE;
+	/* Its work did not end when it was to. */
+	if (s->plain && s->early_at && s->now < s->early_at + EARLY_AGAIN)
+		return;
 	if (s->owner == NONE || s->leaving != NONE || slice_by_the_clock(s, s->owner))
 		return;
 	for (i = 0; i < s->context_high; i++) {
@@ -300,6 +311,7 @@ static void look_who_is_early(struct rtxg_slice *s)
 		if (s->early == NONE || s->tenants[i].vtime < s->tenants[s->early].vtime)
 			s->early = i;
 	}
+	s->early_at = s->early == NONE ? 0 : s->now;
 	for (i = 0; i < s->context_high && s->early != NONE; i++)
 		if (s->contexts[i].used && s->contexts[i].tenant == s->owner)
 			s->contexts[i].ending = true;
