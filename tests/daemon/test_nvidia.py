@@ -62,6 +62,27 @@ def test_processes_are_listed_with_what_they_used(gpu: Gpu) -> None:
     assert {t["pid"] for t in gpu.daemon.tasks(gpu="nvidia0")} == {first, second}
 
 
+def test_fifty_processes_that_come_at_once_are_all_governed(gpu: Gpu) -> None:
+    """Five of each of ten vGPUs: each is governed, has its turns, and the daemon answers meanwhile."""
+    gpu.start()
+    names = [f"burst{i}" for i in range(10)]
+    for name in names:
+        assert gpu.daemon.ask("vgpu-create", vgpu=name, min_ppm=100000)["ok"]
+    pids = [gpu.process() for _ in range(50)]
+    wait_for("all are known", lambda: len(gpu.daemon.tasks(gpu="nvidia0")) == 50)
+    for i, pid in enumerate(pids):
+        assert gpu.daemon.ask("task-set", pid=pid, vgpu=names[i % 10])["ok"]
+    wait_for(
+        "each has worked in its vGPU",
+        lambda: all(
+            t["managed"] and t["vgpu"] in names and t["engines"][0]["busy_ns"] > 2 * 10**7
+            for t in gpu.daemon.tasks(gpu="nvidia0")
+        ),
+    )
+    assert {t["pid"] for t in gpu.daemon.tasks(gpu="nvidia0")} == set(pids)
+    assert {t["tasks"] for name, t in gpu.stats().items() if name in names} == {5}
+
+
 def test_top_says_where_a_bound_is_not_promised(gpu: Gpu) -> None:
     """A program of the vGPU on a GPU that the gate shares; elsewhere the mechanism is named."""
     gpu.start()

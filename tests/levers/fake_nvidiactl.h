@@ -13,7 +13,7 @@
 #include "needs.h"
 #include "rm.h"
 
-#define FAKE_CHANNELS	   512
+#define FAKE_CHANNELS	   1024
 #define FAKE_RECORDS	   65536
 #define FAKE_SLICE_DEFAULT 2048
 #define FAKE_GPUS	   4

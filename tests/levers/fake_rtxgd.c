@@ -27,7 +27,7 @@
  */
 void nv_contexts_feed(void *lever, const struct discover_record *r);
 
-#define PROCESSES 32
+#define PROCESSES 64
 #define STAY_NS	  2000000ull
 #define REST_NS	  100000000ull
 #define QUEUES	  0x5c000017u

@@ -304,6 +304,10 @@ static void host_step(struct model *m)
 			return;
 		}
 		m->flushed = false;
+		if (m->now - m->timer - late > m->host.late_most_ns) {
+			m->host.late_most_ns = m->now - m->timer - late;
+			m->host.late_most_at = m->now;
+		}
 		m->timer = UINT64_MAX;
 		if (!unread)
 			read_log(m);

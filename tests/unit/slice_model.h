@@ -21,7 +21,7 @@
 #define MODEL_US       1000ull
 #define MODEL_MS       1000000ull
 #define MODEL_S	       1000000000ull
-#define MODEL_PROGRAMS 24
+#define MODEL_PROGRAMS 64
 #define MODEL_TENANTS  16
 #define MODEL_WINDOWS  1024 /* of 100 ms */
 #define MODEL_WAITS    16384
@@ -88,6 +88,11 @@ struct model_stats {
 
 struct model_host {
 	uint64_t stops, resumes, sets, steps, wakes, reads, looks, busy_ns, refusals;
+	/*
+	 * The longest time from the timer to when the host came, for it was carrying out actions, and
+	 * when that was; without what model_late() adds.
+	 */
+	uint64_t late_most_ns, late_most_at;
 };
 
 struct model;

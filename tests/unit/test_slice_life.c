@@ -580,6 +580,73 @@ static void random_programs_get_what_they_were_promised(void **state)
 	}
 }
 
+/* By how much the reservation of the first of these programs is missed in its worst second, points. */
+static double most_below(uint32_t programs, double percent, uint32_t from, uint32_t to)
+{
+	double worst = -100;
+
+	for (uint32_t w = from; w + 10 <= to; w++) {
+		uint64_t all = 0, one = 0;
+
+		for (uint32_t k = w; k < w + 10; k++) {
+			for (uint32_t p = 0; p < programs; p++)
+				all += model_stats(m, p)->window[k];
+			one += model_stats(m, 0)->window[k];
+		}
+		if (percent - percent_of(one, all) > worst)
+			worst = percent - percent_of(one, all);
+	}
+	return worst;
+}
+
+/*
+ * Fifty programs start within one second, five in each of ten vGPUs, beside one that always has
+ * work, and the second time beside a critical task too. The driver refuses to act on each while its
+ * context is being built. All of them work, the host comes to its timer in time, and the first
+ * one's reservation is kept in each second, also in those in which they start. Beside the critical
+ * task turns take up to 100 ms, and a second's shares are off by so much.
+ */
+static void fifty_programs_that_start_at_once_are_all_served(void **state)
+{
+	for (int critical = 0; critical < 2; critical++) {
+		const struct model_host *host;
+		double worst;
+
+		start(ALL);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = 300000 }, hog);
+		for (uint32_t k = 0; k < 50; k++) {
+			struct model_program p = k % 5 ? hog : training;
+
+			p.start_ns = 2 * S + k * 20 * MS;
+			p.building_ns = 150 * MS;
+			add(1 + k % 10, (struct rtxg_slice_tenant){ .min_ppm = 70000 }, p);
+		}
+		if (critical)
+			add(11,
+			    (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
+			    (struct model_program){ .kernel_ns = 100 * US,
+						    .burst = 1,
+						    .pause_min_ns = 10 * MS,
+						    .pause_max_ns = 11 * MS });
+		model_run(m, 14 * S);
+		host = model_host(m);
+		worst = most_below(51, 30, 20, 140);
+		print_message("%s: worst second %.1f points below, host late by %.1f ms, %u "
+			      "refusals, %.1f %% of a CPU\n",
+			      critical ? "critical" : "batch", worst,
+			      (double)host->late_most_ns / 1e6, (unsigned int)host->refusals,
+			      percent_of(host->busy_ns, 14 * S));
+		assert_true(worst < (critical ? 12 : 3));
+		assert_true(host->late_most_ns < 5 * MS);
+		assert_true(host->refusals > 20);
+		for (uint32_t p = 1; p < 51; p++)
+			if (model_stats(m, p)->work_ns < 50 * MS)
+				fail_msg("program %u did %.1f ms of work", p,
+					 (double)model_stats(m, p)->work_ns / 1e6);
+		end();
+	}
+}
+
 #define GPUS 2
 
 /*
@@ -711,6 +778,7 @@ int main(void)
 		cmocka_unit_test(a_tenant_on_two_gpus_has_its_turns_on_both_at_the_same_time),
 		cmocka_unit_test(turns_by_the_clock_are_kept_beside_a_long_bound),
 		cmocka_unit_test(a_bound_takes_no_share_of_a_tenant_with_turns_by_the_clock),
+		cmocka_unit_test(fifty_programs_that_start_at_once_are_all_served),
 		cmocka_unit_test(random_programs_get_what_they_were_promised),
 	};
 
