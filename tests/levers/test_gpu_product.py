@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
 import harness  # noqa: E402
 import run  # noqa: E402
-from cases import churn  # noqa: E402
+from cases import burst, churn  # noqa: E402
 from product import Programs, Timeline, idle_while_wanted, windows_right  # noqa: E402
 
 MS = 1_000_000
@@ -152,3 +152,12 @@ p.wait()
         time.sleep(0.01)
     else:
         assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_burst_is_judged_by_its_worst_second() -> None:
+    """A program that has not begun has done nothing, and one that has ended does no more."""
+    steady = [(0.0, 0.0), (2e9, 60.0), (3e9, 80.0), (5e9, 140.0)]
+    late = [(1e9, 0.0), (2e9, 70.0), (5e9, 280.0)]
+    assert burst.worst_below([steady, late], 1e9, 2e9) == pytest.approx(0)
+    assert burst.worst_below([steady, late], 0, 5e9) == pytest.approx(30 - 100 * 20 / 90)
+    assert burst.worst_below([[], late], 1e9, 5e9) == pytest.approx(30)
