@@ -51,6 +51,8 @@ static const struct column range_columns[] = {
 
 static const struct column user_columns[] = {
 	{ "USER", "uid", COLUMN_DEFAULT | COLUMN_RIGHT, "number of the user" },
+	{ "OWNER", "owner", 0,
+	  "the user to whom /etc/subuid gives that number and others, which count as one" },
 	QUOTA("TASKS", "tasks", "open tasks"),
 	QUOTA("CONNECTIONS", "connections", "connections to the daemon; each task has one"),
 	QUOTA("GPUS", "gpus", "names of GPUs that this user's tasks were the first to use"),
@@ -131,6 +133,8 @@ static void add_users(struct list *list, const json_t *reply)
 	json_array_foreach (json_object_get(reply, "users"), index, user) {
 		list_row(list);
 		list_format(list, "USER", "%.0f", reply_number(user, "uid"));
+		if (reply_string(user, "owner"))
+			list_text(list, "OWNER", reply_string(user, "owner"));
 		for (size_t i = 0; i < sizeof(quotas) / sizeof(*quotas); i++) {
 			const json_t *value = json_object_get(user, quotas[i][2]);
 

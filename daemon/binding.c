@@ -21,17 +21,18 @@ static struct binding *find(const struct daemon *d, const char *cgroup)
 }
 
 /* It counts for its user. Administrators, number 0 here, have no quota. */
-static void count(struct daemon *d, uid_t uid, int more)
+static void count_for(struct daemon *d, struct binding *b, uid_t uid)
 {
-	struct user *user = uid ? user_get(d, uid) : NULL;
-
-	if (user)
-		user->cgroups += (uint32_t)more;
+	if (b->user)
+		b->user->cgroups--;
+	b->user = uid ? user_get(d, uid) : NULL;
+	if (b->user)
+		b->user->cgroups++;
 }
 
 static void drop(struct daemon *d, uint32_t i)
 {
-	count(d, d->bindings[i].uid, -1);
+	count_for(d, &d->bindings[i], 0);
 	free(d->bindings[i].cgroup);
 	/* Lists show them in the order in which they were made. */
 	memmove(&d->bindings[i], &d->bindings[i + 1],
@@ -102,8 +103,7 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		return -EACCES;
 	}
 	if (b) {
-		count(d, b->uid, -1);
-		count(d, uid, 1);
+		count_for(d, b, uid);
 		b->vgpu = vgpu;
 		b->uid = uid;
 		b->configured = configured;
@@ -124,11 +124,10 @@ int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t u
 		snprintf(why, size, "there is no memory for cgroup %s", cgroup);
 		return -ENOMEM;
 	}
-	count(d, uid, 1);
 	d->bindings = more;
-	d->bindings[d->bindings_count++] = (struct binding){
-		.cgroup = name, .vgpu = vgpu, .uid = uid, .configured = configured
-	};
+	b = &more[d->bindings_count++];
+	*b = (struct binding){ .cgroup = name, .vgpu = vgpu, .uid = uid, .configured = configured };
+	count_for(d, b, uid);
 	return 0;
 }
 

@@ -9,9 +9,10 @@
 struct binding {
 	char *cgroup;
 	struct vgpu *vgpu;
-	uid_t uid;	 /* whose processes it holds for; 0: of all users */
-	bool configured; /* by [VGPU NAME] Cgroup= */
-	bool transient;	 /* it goes with the cgroup, as a container's */
+	uid_t uid;	   /* whose processes it holds for; 0: of all users */
+	struct user *user; /* for whom it counts; NULL: an administrator */
+	bool configured;   /* by [VGPU NAME] Cgroup= */
+	bool transient;	   /* it goes with the cgroup, as a container's */
 };
 
 /*

@@ -62,7 +62,7 @@ void client_drop(struct connection *c)
 	reply_read(c);
 	user_unqueue(d, c);
 	if (c->kept && c->kept->fd >= 0)
-		discard(c->uid, c->kept->fd, false);
+		discard(c->user->uid, c->kept->fd, false);
 	free(c->kept);
 	if (c->prev)
 		c->prev->next = c->next;
@@ -79,7 +79,7 @@ void client_drop(struct connection *c)
 	 * Requests that were not read may carry descriptors; and a socket closed over one would
 	 * tell the client that the connection was reset, instead of what was said last.
 	 */
-	discard(c->uid, c->fd, true);
+	discard(c->user->uid, c->fd, true);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
 	c->user->connections--;
@@ -119,7 +119,7 @@ static size_t take_descriptors(struct connection *c, struct msghdr *message, int
 			if (!all++)
 				*first = fd;
 			else
-				discard(c->uid, fd, false);
+				discard(c->user->uid, fd, false);
 		}
 	}
 	return all;
@@ -145,7 +145,7 @@ static void handle(struct connection *c, const char *text, size_t size, int fd)
 {
 	c->daemon->handle(c, text, size, fd);
 	if (!keep_request(c, text, size, fd) && fd >= 0)
-		discard(c->uid, fd, false);
+		discard(c->user->uid, fd, false);
 }
 
 static void serve_kept(struct connection *c)
@@ -206,7 +206,7 @@ static void read_packet(struct connection *c)
 		return;
 	}
 	if (got >= 0)
-		discard(c->uid, got, false);
+		discard(c->user->uid, got, false);
 }
 
 /* No packet takes so few, with what the kernel keeps of it. */
@@ -359,7 +359,7 @@ static void turn_away(struct daemon *d, int listener)
 		close(d->spare);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		refuse_and_close(fd, uid_of(fd), -EMFILE, out_of_descriptors);
+		refuse_and_close(fd, user_key(d, uid_of(fd)), -EMFILE, out_of_descriptors);
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	/* None is free: wait until a connection ends, or a thread has closed what was refused. */
 	if (fd < 0 && d->spare < 0 &&
@@ -410,12 +410,12 @@ static int may_connect(const struct connection *c, char *why, size_t size)
 			 c->uid, user->connections, CONNECTIONS_MAX, USER_CONNECTIONS);
 		return -ENOSPC;
 	}
-	if (!user->trusted && discard_stuck(c->uid) > USER_FOREIGN) {
+	if (!user->trusted && discard_stuck(user->uid) > USER_FOREIGN) {
 		snprintf(
 			why, size,
 			"user %u sent %u descriptors that do not close; end the programs that keep "
 			"them",
-			c->uid, discard_pending(c->uid));
+			c->uid, discard_pending(user->uid));
 		return -EBUSY;
 	}
 	return 0;
@@ -473,17 +473,17 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size)) {
 		pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0u);
 		if (pidfd < 0 && errno == ESRCH) {
-			discard(peer.uid, fd, true);
+			discard(user_key(d, peer.uid), fd, true);
 			return 0;
 		}
 	}
 	if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
-		refuse_and_close(fd, peer.uid, -EMFILE, out_of_descriptors);
+		refuse_and_close(fd, user_key(d, peer.uid), -EMFILE, out_of_descriptors);
 		return 0;
 	}
 	c = client_add(d, fd, pidfd, &peer);
 	if (!c) {
-		discard(peer.uid, fd, true);
+		discard(user_key(d, peer.uid), fd, true);
 		if (pidfd >= 0)
 			close(pidfd);
 		return 0;

@@ -198,7 +198,8 @@ struct task {
 /* What the processes of one user id have here: see user.c. */
 struct user {
 	uid_t uid;
-	bool trusted; /* root, and the owner of a user's own daemon: no quota */
+	char owner[33]; /* whose subordinate ids count here; "": the user itself */
+	bool trusted;	/* root, and the owner of a user's own daemon: no quota */
 	uint32_t connections, tasks, gpus, cgroups;
 	uint32_t unread; /* long replies that its clients have not read */
 	uint64_t unread_bytes;

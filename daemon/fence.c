@@ -88,7 +88,7 @@ static void drop_event(struct daemon *d, const struct task *task, struct fence *
 		return;
 	/* The client has it open too, so that its end here would not take it out of the set. */
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, fence->event, NULL);
-	discard(task->uid, fence->event, false);
+	discard(task->connection->user->uid, fence->event, false);
 	fence->event = -1;
 }
 
@@ -124,7 +124,7 @@ int fence_event(struct daemon *d, struct task *task, const struct request *r, in
 
 		snprintf(why, size, "the event cannot be listened to: %s", strerrordesc_np(-error));
 		if (ours >= 0)
-			discard(task->uid, ours, false);
+			discard(task->connection->user->uid, ours, false);
 		return error;
 	}
 	drop_event(d, task, fence);

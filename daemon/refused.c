@@ -15,8 +15,8 @@
 #define REFUSED_PER_USER 8u
 
 static struct refused {
-	pid_t pid; /* 0: free */
-	uid_t uid;
+	pid_t pid;		  /* 0: free */
+	uid_t uid, user;	  /* for whom it counts: see user.h */
 	unsigned long long began; /* of the process: its number may be given out again */
 	uint64_t at_ns;
 	int error;
@@ -24,7 +24,7 @@ static struct refused {
 } refused[REFUSED_MAX];
 
 /* The place of that process, else a free one, else the oldest: of that user if it has its part. */
-static struct refused *place(pid_t pid, uid_t uid)
+static struct refused *place(pid_t pid, uid_t user)
 {
 	struct refused *empty = NULL, *oldest = NULL, *own = NULL;
 	uint32_t count = 0;
@@ -40,7 +40,7 @@ static struct refused *place(pid_t pid, uid_t uid)
 		}
 		if (!oldest || r->at_ns < oldest->at_ns)
 			oldest = r;
-		if (r->uid != uid)
+		if (r->user != user)
 			continue;
 		count++;
 		if (!own || r->at_ns < own->at_ns)
@@ -51,10 +51,11 @@ static struct refused *place(pid_t pid, uid_t uid)
 
 void refused_note(const struct connection *c, int error, const char *why)
 {
-	struct refused *r = place(c->pid, c->uid);
+	struct refused *r = place(c->pid, c->user->uid);
 
 	*r = (struct refused){ .pid = c->pid,
 			       .uid = c->uid,
+			       .user = c->user->uid,
 			       .began = process_began(c->pid, c->pid),
 			       .at_ns = rtxg_now_ns(),
 			       .error = -error };

@@ -8,10 +8,19 @@
 #include <unistd.h>
 
 #include "discard.h"
+#include "report.h"
+#include "subuid.h"
 #include "user.h"
 
-struct user *user_get(struct daemon *d, uid_t uid)
+uid_t user_key(const struct daemon *d, uid_t uid)
 {
+	/* Others than its owner are refused by a user's own daemon, which may be in a container. */
+	return d->system ? rtx_lib_subuid_account(uid, NULL) : uid;
+}
+
+struct user *user_get(struct daemon *d, uid_t id)
+{
+	uid_t uid = user_key(d, id);
 	struct user *user;
 
 	for (user = d->users; user && user->uid != uid; user = user->next)
@@ -23,6 +32,8 @@ struct user *user_get(struct daemon *d, uid_t uid)
 		return NULL;
 	user->uid = uid;
 	user->trusted = uid == 0 || (!d->system && uid == geteuid());
+	if (d->system)
+		rtx_lib_subuid_account(id, user->owner);
 	user->virtual_ns = d->virtual_ns;
 	user->next = d->users;
 	d->users = user;
@@ -162,22 +173,20 @@ json_t *user_report(const struct daemon *d)
 	for (const struct user *user = d->users; user; user = user->next) {
 		bool free_of_quota = user->trusted;
 
-		json_array_append_new(
-			list,
-			json_pack(
-				"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
-				(json_int_t)user->uid, "quota", !free_of_quota, "connections",
-				use(user->connections,
-				    free_of_quota ? CONNECTIONS_MAX : USER_CONNECTIONS),
-				"tasks",
-				use(user->tasks, free_of_quota ? d->tasks_max : d->tasks_per_user),
-				"gpus", use(user->gpus, free_of_quota ? GPUS_MAX : USER_GPUS),
-				"cgroups",
-				use(user->cgroups, free_of_quota ? BINDINGS_MAX : USER_CGROUPS),
-				"unread_bytes", use(user->unread_bytes, USER_UNREAD_BYTES),
-				"descriptors", use(discard_pending(user->uid), USER_FOREIGN),
-				"requests", (json_int_t)user->requests, "cost_ns",
-				(json_int_t)user->cost_ns));
+		json_t *o = json_pack(
+			"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
+			(json_int_t)user->uid, "quota", !free_of_quota, "connections",
+			use(user->connections, free_of_quota ? CONNECTIONS_MAX : USER_CONNECTIONS),
+			"tasks", use(user->tasks, free_of_quota ? d->tasks_max : d->tasks_per_user),
+			"gpus", use(user->gpus, free_of_quota ? GPUS_MAX : USER_GPUS), "cgroups",
+			use(user->cgroups, free_of_quota ? BINDINGS_MAX : USER_CGROUPS),
+			"unread_bytes", use(user->unread_bytes, USER_UNREAD_BYTES), "descriptors",
+			use(discard_pending(user->uid), USER_FOREIGN), "requests",
+			(json_int_t)user->requests, "cost_ns", (json_int_t)user->cost_ns);
+
+		if (user->owner[0])
+			report_put_text(o, "owner", user->owner);
+		json_array_append_new(list, o);
 	}
 	return list;
 }

@@ -18,6 +18,11 @@
 #define RESERVE_GPUS	    4u
 #define RESERVE_CGROUPS	    256u
 
+/*
+ * The id under which a user id counts: all that are subordinate to one user count as one
+ * (lib/subuid.c). It names the account, and the thread that closes this user's descriptors.
+ */
+uid_t user_key(const struct daemon *d, uid_t uid);
 /* The account of a user id; makes it. NULL: no memory. */
 struct user *user_get(struct daemon *d, uid_t uid);
 /* Frees the accounts of which nothing counts any more. */

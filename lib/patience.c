@@ -29,6 +29,7 @@
 
 #include "patience.h"
 #include "rtxg_clock.h"
+#include "subuid.h"
 
 #define PATIENCE_NS   50000000ull
 #define AGAIN_LOOK_NS 10000000ull /* it sleeps, and still does then */
@@ -270,8 +271,9 @@ static struct job *job_for(uid_t user, const struct patience_call *call, const v
 	return job;
 }
 
-int rtx_lib_patience(uid_t user, const struct patience_call *call, void *memory, size_t size)
+int rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, size_t size)
 {
+	uid_t user = rtx_lib_subuid_account(uid, NULL);
 	struct job *job = job_for(user, call, memory, size);
 	uint64_t now = rtxg_now_ns();
 	int place, error;

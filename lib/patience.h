@@ -14,15 +14,15 @@ struct patience_call {
 };
 
 /*
- * Makes a call that a process of `user` may hold up. `memory` is copied for the call, and back when
- * it has been made.
+ * Makes a call that a process of `uid` may hold up. All ids that are subordinate to one user are
+ * one user here (subuid.h). `memory` is copied for the call, and back when it has been made.
  *
  *   0           it was made
  *   -EBUSY      the user holds up another call, or did so in the last 10 s; or 64 users do
  *   -ETIMEDOUT  it is held up: its thread sleeps after 50 ms, or has computed for longer than that
  *   -EAGAIN     there is no thread, no memory or no CPU for it
  */
-int rtx_lib_patience(uid_t user, const struct patience_call *call, void *memory, size_t size);
+int rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, size_t size);
 
 /* The same, where the user is the one whose process it is. -ESRCH: there is no such process. */
 int rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void *memory, size_t size);

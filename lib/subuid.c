@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/*
+ * subuid.c - whose the subordinate user ids are. A user to whom /etc/subuid gives a range may be
+ * each of its ids, in a user namespace. So what each user id may have, such a user could have 65536
+ * times: all ids of one owner count as one.
+ *
+ * The user namespace of a process would tell its owner, too. But a program whose set-user-ID bit
+ * was set in there by such an id runs as it outside, and what newuidmap(1) permits is this file.
+ *
+ * May not: look up a name, for a directory may take long; believe a file that is not root's.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "subuid.h"
+
+#define FILE_NAME "/etc/subuid"
+#define FILE_MAX  (4u << 20)
+#define BLOCK	  65536u /* ids of a container */
+
+struct range {
+	uint32_t start, count, account; /* account 0: each block counts by itself */
+	char owner[RTX_LIB_SUBUID_OWNER];
+};
+
+static pthread_mutex_t subuid_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct range *subuid_ranges;
+static size_t subuid_count;
+static struct stat subuid_read; /* the file as it was read */
+
+static bool is_root(const char *owner)
+{
+	return !strcmp(owner, "root") || !strcmp(owner, "0");
+}
+
+/* "name:first:count". False: it is no such line. */
+static bool parse(const char *line, struct range *r)
+{
+	unsigned long long start, count;
+	int end = 0;
+
+	*r = (struct range){ 0 };
+	if (sscanf(line, "%32[^:\n]:%10llu:%10llu%n", r->owner, &start, &count, &end) != 3 ||
+	    (line[end] && line[end] != '\n'))
+		return false;
+	if (!start || !count || start >= UINT32_MAX || count > UINT32_MAX - start)
+		return false;
+	r->start = (uint32_t)start;
+	r->count = (uint32_t)count;
+	return true;
+}
+
+/* With the lock. */
+static void add(const struct range *r)
+{
+	struct range *more;
+
+	/* Room grows by doubling. */
+	if (!(subuid_count & (subuid_count - 1))) {
+		size_t room = subuid_count ? 2 * subuid_count : 1;
+
+		more = realloc(subuid_ranges, room * sizeof(*more));
+		if (!more)
+			return;
+		subuid_ranges = more;
+	}
+	subuid_ranges[subuid_count] = *r;
+	if (!is_root(r->owner)) {
+		subuid_ranges[subuid_count].account = r->start;
+		for (size_t i = 0; i < subuid_count; i++)
+			if (!strcmp(subuid_ranges[i].owner, r->owner)) {
+				subuid_ranges[subuid_count].account = subuid_ranges[i].account;
+				break;
+			}
+	}
+	subuid_count++;
+}
+
+/* With the lock. */
+static void read_again(void)
+{
+	char line[128];
+	struct range r;
+	FILE *file;
+
+	subuid_count = 0;
+	file = fopen(FILE_NAME, "re");
+	if (!file)
+		return;
+	while (fgets(line, sizeof(line), file)) {
+		bool whole = strchr(line, '\n') || feof(file);
+
+		if (whole && parse(line, &r))
+			add(&r);
+		while (!whole && fgets(line, sizeof(line), file))
+			whole = strchr(line, '\n') != NULL;
+	}
+	fclose(file);
+}
+
+/* With the lock. */
+static void look(void)
+{
+	struct stat st;
+
+	if (stat(FILE_NAME, &st) || !S_ISREG(st.st_mode) || st.st_uid || st.st_mode & 022 ||
+	    st.st_size > FILE_MAX) {
+		subuid_count = 0;
+		subuid_read = (struct stat){ 0 };
+		return;
+	}
+	if (st.st_ino == subuid_read.st_ino && st.st_dev == subuid_read.st_dev &&
+	    st.st_size == subuid_read.st_size && st.st_mtim.tv_sec == subuid_read.st_mtim.tv_sec &&
+	    st.st_mtim.tv_nsec == subuid_read.st_mtim.tv_nsec)
+		return;
+	read_again();
+	subuid_read = st;
+}
+
+uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER])
+{
+	uid_t account = uid;
+
+	if (owner)
+		owner[0] = 0;
+	if (!uid)
+		return uid;
+	pthread_mutex_lock(&subuid_lock);
+	look();
+	for (size_t i = 0; i < subuid_count; i++) {
+		const struct range *r = &subuid_ranges[i];
+
+		if (uid < r->start || uid - r->start >= r->count)
+			continue;
+		account = r->account ? r->account : r->start + (uid - r->start) / BLOCK * BLOCK;
+		if (owner)
+			strcpy(owner, r->owner);
+		break;
+	}
+	pthread_mutex_unlock(&subuid_lock);
+	return account;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* subuid.h - whose the subordinate user ids are (subuid(5)): see subuid.c. */
+#ifndef RTXG_SUBUID_H
+#define RTXG_SUBUID_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#define RTX_LIB_SUBUID_OWNER 33 /* bytes of a user's name, with its end */
+
+/*
+ * The user id under which `uid` counts for a quota: itself, if it is subordinate to no user; else
+ * the first id that its owner has there. owner: whose it is, "" for no user; NULL: not asked for.
+ * Of root's own ranges, which are for containers, each block of 65536 ids counts by itself.
+ */
+uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER]);
+
+#endif
