@@ -179,9 +179,12 @@ static void read_packet(struct connection *c)
 	int got = -1;
 	size_t count;
 	char why[512];
+	uint64_t own;
 	ssize_t n;
 
+	own = user_own_ns();
 	n = recvmsg(c->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	user_packet(c->user, user_own_ns() - own);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n < 0) {
@@ -494,7 +497,9 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 	c->user->connections++;
 	d->connections_count++;
 	if (error) {
-		reply_error(c, "", error, why, NULL);
+		/* Of a user whose packets take long the next comes later, a refusal too. */
+		if (c->user->held_ns <= rtxg_now_ns())
+			reply_error(c, "", error, why, NULL);
 		client_drop(c);
 		return 0;
 	}

@@ -206,6 +206,7 @@ struct user {
 	uint64_t requests, cost_ns;	 /* so far */
 	uint64_t virtual_ns;		 /* fair queueing: what its requests have cost */
 	uint64_t ready_ns;		 /* its next request is served no sooner */
+	uint64_t held_ns;		 /* nor sooner than this: see user_packet() */
 	struct connection *first, *last; /* with a request to be served */
 	struct user *next;
 };

@@ -8,7 +8,6 @@
  * May not: decide who runs; read or write a permit.
  */
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,8 @@
 #include "host.h"
 #include "inherit.h"
 #include "ready.h"
+
+#define WAKE_MOST (8 * RTXG_LAUNCHES_MAX) /* waiters of one task */
 
 /* --- what the machine asks for ---------------------------------------------------------------- */
 
@@ -32,9 +33,14 @@ static struct account *account_of(struct permit_account *permit)
 	return (struct account *)((char *)permit - offsetof(struct account, permit));
 }
 
+/*
+ * A program may have any number of waiters on its word, threads or requests of io_uring, and this
+ * thread wakes each. Those beyond look for themselves (HOST_CHECK_NS), and no more than
+ * RTXG_LAUNCHES_MAX can launch.
+ */
 static void wake(void *host, struct permit_task *task, uint32_t engine)
 {
-	syscall(SYS_futex, &task->page->lanes[engine].permit, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	syscall(SYS_futex, &task->page->lanes[engine].permit, FUTEX_WAKE, WAKE_MOST, NULL, NULL, 0);
 }
 
 static void arm(void *host, uint64_t at_ns)

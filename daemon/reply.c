@@ -16,10 +16,11 @@
 #include "breathe.h"
 #include "message.h"
 #include "reply.h"
+#include "user.h"
 
 #define REPLY_SHORT 8192u /* longer ones count until the client has read them */
 
-static int send_packet(int fd, const void *data, size_t size, const int *fds,
+static int send_packet(struct connection *c, const void *data, size_t size, const int *fds,
 		       unsigned int fds_count)
 {
 	union {
@@ -28,27 +29,31 @@ static int send_packet(int fd, const void *data, size_t size, const int *fds,
 	} control;
 	struct iovec io = { .iov_base = (void *)data, .iov_len = size };
 	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
+	uint64_t own;
+	int ret;
 
 	if (fds_count) {
-		struct cmsghdr *c;
+		struct cmsghdr *m;
 
 		memset(&control, 0, sizeof(control));
 		message.msg_control = &control;
 		message.msg_controllen = CMSG_SPACE(fds_count * sizeof(int));
-		c = CMSG_FIRSTHDR(&message);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, fds_count * sizeof(int));
+		m = CMSG_FIRSTHDR(&message);
+		m->cmsg_level = SOL_SOCKET;
+		m->cmsg_type = SCM_RIGHTS;
+		m->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
+		memcpy(CMSG_DATA(m), fds, fds_count * sizeof(int));
 	}
 	/* Never waits: a client that lets its replies pile up is cut off. */
-	while (sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return 0;
+	own = user_own_ns();
+	do
+		ret = sendmsg(c->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	while (ret == -EINTR);
+	user_packet(c->user, user_own_ns() - own);
+	return ret;
 }
 
-static int send_long(int fd, const char *text, size_t size)
+static int send_long(struct connection *c, const char *text, size_t size)
 {
 	char small[64];
 	size_t at = 0;
@@ -69,7 +74,7 @@ static int send_long(int fd, const char *text, size_t size)
 	}
 	fcntl(memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
 	ret = snprintf(small, sizeof(small), "{\"ok\": true, \"memfd\": %zu}", size);
-	ret = send_packet(fd, small, (size_t)ret, &memfd, 1);
+	ret = send_packet(c, small, (size_t)ret, &memfd, 1);
 	close(memfd);
 	return ret;
 }
@@ -83,9 +88,9 @@ int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int
 	if (!text)
 		ret = -ENOMEM;
 	else if (size > RTXG_REPLY_MAX)
-		ret = send_long(c->fd, text, size);
+		ret = send_long(c, text, size);
 	else
-		ret = send_packet(c->fd, text, size, fds, fds_count);
+		ret = send_packet(c, text, size, fds, fds_count);
 	if (!ret && size > REPLY_SHORT)
 		c->unread = size;
 	free(text);

@@ -4,7 +4,9 @@
  * served next. A user is what the kernel says of a connection. May not know what a request asks
  * for, and reads no packet.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "discard.h"
@@ -44,7 +46,7 @@ struct user *user_get(struct daemon *d, uid_t id)
 static bool counts(const struct user *user, uint64_t now)
 {
 	return user->connections || user->tasks || user->gpus || user->cgroups ||
-	       user->ready_ns > now || discard_pending(user->uid);
+	       user->ready_ns > now || user->held_ns > now || discard_pending(user->uid);
 }
 
 void user_put(struct daemon *d)
@@ -120,7 +122,7 @@ static uint64_t ready_at(const struct user *user, uint64_t now)
 	/* Threads close these; nothing tells when. */
 	if (discard_pending(user->uid) > USER_FOREIGN)
 		return now + 10 * NS_PER_MS;
-	return user->ready_ns;
+	return user->ready_ns > user->held_ns ? user->ready_ns : user->held_ns;
 }
 
 struct connection *user_next(struct daemon *d, uint64_t now, uint64_t *when)
@@ -157,6 +159,30 @@ void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cos
 	if (user->ready_ns < floor)
 		user->ready_ns = floor;
 	user->ready_ns += cost_ns * USER_DUTY;
+}
+
+uint64_t user_own_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+void user_packet(struct user *user, uint64_t cost_ns)
+{
+	uint64_t now;
+
+	if (!user || user->trusted || cost_ns < USER_PACKET_NS)
+		return;
+	now = rtxg_now_ns();
+	if (user->held_ns < now)
+		user->held_ns = now;
+	user->held_ns += cost_ns * USER_PACKET_TIMES;
+	fprintf(stderr,
+		"rtxgd: the kernel took %.4g ms for one packet of user %u, whose socket may have "
+		"very many waiters; the next request is served in %.3g s\n",
+		(double)cost_ns / 1e6, user->uid, (double)(user->held_ns - now) / 1e9);
 }
 
 /* --- for people ------------------------------------------------------------------------------- */

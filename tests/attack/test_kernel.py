@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""What the kernel does for a user in the thread that hands permits over is little, or paid for."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_attack import many_files
+from users import ATTACKER, Connection, Stage, base
+
+SYS_FUTEX = 202
+WAIT, WAKE, CMP_REQUEUE = 0, 1, 4
+EVERY = 0x7FFFFFFF
+
+KEPT: list[select.epoll] = []
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _futex(word: int, op: int, value: int, other: int = 0, to: int = 0, expected: int = 0) -> int:
+    return int(_libc.syscall(*[ctypes.c_long(n) for n in (SYS_FUTEX, word, op, value, other, to, expected)]))
+
+
+def test_a_hand_over_wakes_so_many_waiters_at_most(stage: Stage) -> None:
+    """A task's page may have as many waiters as its user has threads; io_uring needs none."""
+    stage.daemon.start(mode="--system")
+    path, waiters, most = stage.daemon.socket, 600, 256
+
+    def main() -> int:
+        connection = Connection(path)
+        assert connection.open()["ok"]
+        assert connection.page is not None
+        page = ctypes.addressof(ctypes.c_char.from_buffer(connection.page))
+        permit, elsewhere = page + base.LANES_AT + base.PERMIT, page + 4000
+        threading.stack_size(1 << 17)
+        for _ in range(waiters):
+            threading.Thread(target=_futex, args=(elsewhere, WAIT, 0), daemon=True).start()
+        moved = 0
+        while moved < waiters:
+            moved += _futex(elsewhere, CMP_REQUEUE, 0, EVERY, permit, 0)
+            time.sleep(0.01)
+        connection.put(base.WANT, 1)
+        connection.ring()
+        while not connection.granted():
+            time.sleep(0.01)
+        assert connection.ask("hello")["ok"]  # it has woken those that it wakes
+        left = _futex(permit, WAKE, EVERY)
+        os.write(1, f"{left} of {waiters} were left\n".encode())
+        return waiters - left
+
+    woken = stage.run(ATTACKER, main).result()
+    assert 0 < woken <= most
+
+
+def watch(socket: int, times: int) -> bool:
+    """Wait for it so many times; False if a process may not have so many descriptors."""
+    many_files()
+    waits = select.epoll()
+    KEPT.append(waits)
+    with contextlib.suppress(OSError):
+        for _ in range(times):
+            waits.register(os.dup(socket), select.EPOLLIN | select.EPOLLOUT)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("op", [b'{"op": "hello"}', b'{"op": "task-list"}'])
+def test_a_socket_with_very_many_waiters_costs_its_own_user(stage: Stage, op: bytes) -> None:
+    """Each packet wakes all of them, there and back."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    answers = stage.daemon.folder / "answers"
+    answers.touch()
+    answers.chmod(0o666)
+
+    def cpu_ns() -> int:
+        assert stage.daemon.process is not None
+        return int(Path(f"/proc/{stage.daemon.process.pid}/schedstat").read_text().split()[0])
+
+    def main(go: Callable[[], None]) -> Any:
+        connection = Connection(path)
+        if not watch(connection.socket.fileno(), 10000):
+            os._exit(77)
+        go()
+        for _ in range(3):
+            connection.raw(op)
+            with answers.open("a") as file:
+                file.write(".")
+        signal.pause()
+
+    try:
+        stage.attack(main)
+    except AssertionError:
+        pytest.skip("too few descriptors for a process here")
+    before, began = cpu_ns(), time.monotonic_ns()
+    base.wait_for("it has its answers", lambda: len(answers.read_text()) == 3)
+    part = (cpu_ns() - before) / (time.monotonic_ns() - began)
+    assert part < 0.06, f"{part:.0%} of a processor"
+    assert "very many waiters" in stage.daemon.log.read_text()
+
+
