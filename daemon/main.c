@@ -465,9 +465,27 @@ static int on_signal(sd_event_source *s, const struct signalfd_siginfo *info, vo
 	return 0;
 }
 
+/*
+ * A daemon that a program has started serves others after it. It takes what it may have, not what
+ * was enough for that program. A task needs three descriptors, and one more for each fence. What is
+ * too long for a file, be it memory that has a descriptor, is an error, and not our end.
+ */
+static void raise_limits(void)
+{
+	static const int limits[] = { RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_CPU, RLIMIT_DATA,
+				      RLIMIT_AS };
+	struct rlimit limit;
+
+	signal(SIGXFSZ, SIG_IGN);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
+		if (!getrlimit((__rlimit_resource_t)limits[i], &limit)) {
+			limit.rlim_cur = limit.rlim_max;
+			setrlimit((__rlimit_resource_t)limits[i], &limit);
+		}
+}
+
 static int prepare(struct daemon *d)
 {
-	struct rlimit files;
 	struct group *group = getgrnam("rtxg");
 	sigset_t signals;
 	struct epoll_event loop = { .events = EPOLLIN };
@@ -479,11 +497,7 @@ static int prepare(struct daemon *d)
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		random = d->started_ns;
 	d->generation = (random & INT64_MAX) | 1;
-	/* A task needs three descriptors, and one more for each fence. */
-	if (!getrlimit(RLIMIT_NOFILE, &files)) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	raise_limits();
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
 	objects_gpu_defaults(d);

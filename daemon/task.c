@@ -66,8 +66,9 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 		    fcntl(*fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL)) {
 			int error = -errno;
 
-			snprintf(why, size, "no page can be made for the task: %s",
-				 strerrordesc_np(-error));
+			snprintf(why, size, "no page can be made for the task: %s%s",
+				 strerrordesc_np(-error),
+				 error == -EFBIG ? " (\"ulimit -f\" where rtxgd was started)" : "");
 			if (*fd >= 0)
 				close(*fd);
 			*fd = -1;

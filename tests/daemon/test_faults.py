@@ -9,6 +9,7 @@ import random
 import resource
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from conftest import (
@@ -291,3 +292,23 @@ def test_accounts_add_up(running: Daemon) -> None:
         assert own[vgpu["vgpu"]] * 0.9 < charged
         all_charged += charged
     assert all_charged <= wall
+
+
+def test_a_limit_of_the_program_that_started_it_is_none_of_the_daemons(daemon: Daemon) -> None:
+    """What the shell had limited for its own programs; a task's page is a file, too."""
+    daemon.start(prefix=("prlimit", "--fsize=1024:", "--nofile=64:", "--cpu=1000:"))
+    assert daemon.process is not None
+    limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
+    own = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
+    for name in ("Max file size", "Max open files", "Max cpu time"):
+        assert own[name][0] == own[name][1], limits
+    daemon.task()
+    daemon.healthy()
+
+
+def test_a_daemon_that_may_write_no_file_says_so(daemon: Daemon) -> None:
+    """It does not end by the signal that comes with it."""
+    daemon.start(prefix=("prlimit", "--fsize=1024"))
+    reply = daemon.connect().open()
+    assert reply["error"] == "EFBIG" and "ulimit -f" in reply["message"], reply
+    daemon.healthy()
