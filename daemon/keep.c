@@ -31,13 +31,19 @@
 #define FORMAT	      1
 #define FILE_MAX_SIZE (4u << 20)
 #define BOOT_ID	      "/proc/sys/kernel/random/boot_id"
-/* Programs look for a new daemon four times a second. */
+/*
+ * Programs look for a new daemon four times a second. What no task comes back for by then goes, but
+ * a task whose process lives may come later: it may have had no processor, or be stopped.
+ */
 #define AWAIT_US 10000000ull
+/* A process that did not say when it began, which is as late as its user likes, is asked again. */
+#define AGAIN_US 1000000ull
 
 /* A task that has not come back yet. */
 struct kept_task {
 	pid_t pid;
-	unsigned long long began;
+	uid_t uid;
+	unsigned long long began; /* 0: not known */
 	uint64_t page_inode;
 	char vgpu[RTXG_NAME_MAX + 1];
 	struct rtxg_task_params params;
@@ -51,6 +57,8 @@ static struct {
 	struct kept_task *tasks;
 	uint32_t tasks_count;
 	bool awaiting; /* tasks of the daemon before may still come */
+	bool unknown;  /* when the process of a task that was put somewhere began */
+	sd_event_source *again;
 } keep;
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -138,7 +146,9 @@ static json_t *task_line(const struct kept_task *k)
 	json_t *o = json_pack("{s:s, s:s}", "op", "task", "vgpu", k->vgpu);
 
 	report_put(o, "pid", (uint64_t)k->pid);
-	report_put(o, "began", k->began);
+	report_put(o, "uid", k->uid);
+	if (k->began)
+		report_put(o, "began", k->began);
 	report_put(o, "page", k->page_inode);
 	if (k->params.priority)
 		report_put(o, "priority", k->params.priority);
@@ -153,13 +163,18 @@ static bool kept(struct task *task, struct kept_task *k)
 {
 	const struct vgpu *vgpu = task->moving_to ? task->moving_to : task->vgpu;
 
-	*k = (struct kept_task){ .pid = task->pid, .page_inode = task->page_inode };
+	*k = (struct kept_task){ .pid = task->pid,
+				 .uid = task->uid,
+				 .page_inode = task->page_inode };
+	errno = 0;
 	if (!task->began)
 		task->began = process_began(task->pid, task->pid);
+	if (!task->began && errno != ESRCH)
+		keep.unknown = true;
 	k->began = task->began;
 	k->params = task->permit.params;
 	strcpy(k->vgpu, vgpu->name);
-	return k->began && k->page_inode;
+	return (k->began || errno != ESRCH) && k->page_inode;
 }
 
 static void put_tasks(struct daemon *d, FILE *out, unsigned int *lines)
@@ -188,6 +203,7 @@ static char *objects_text(struct daemon *d, unsigned int *lines)
 	if (!out)
 		return NULL;
 	*lines = 0;
+	keep.unknown = false;
 	if (d->gpu_default_changed)
 		put_line(out, gpu_line("gpu-default", NULL, &d->gpu_default), lines);
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
@@ -243,6 +259,22 @@ static int replace(const char *head, const char *text)
 	return error;
 }
 
+static int on_again(sd_event_source *s, uint64_t usec, void *data)
+{
+	keep_save(data);
+	return 0;
+}
+
+/* A birth that is not known is asked for again: a number alone may become another process's. */
+static void save_again(struct daemon *d)
+{
+	if (!keep.again)
+		sd_event_add_time_relative(d->event, &keep.again, CLOCK_MONOTONIC, AGAIN_US, 0,
+					   on_again, d);
+	else if (sd_event_source_set_time_relative(keep.again, AGAIN_US) >= 0)
+		sd_event_source_set_enabled(keep.again, SD_EVENT_ONESHOT);
+}
+
 void keep_save(struct daemon *d)
 {
 	char head[160], id[40], *text;
@@ -252,6 +284,8 @@ void keep_save(struct daemon *d)
 	if (!keep.path[0])
 		return;
 	text = objects_text(d, &lines);
+	if (keep.unknown)
+		save_again(d);
 	if (text && keep.saved && !strcmp(text, keep.saved)) {
 		free(text);
 		return;
@@ -431,13 +465,27 @@ static bool await_task(const struct kept_task *k)
 	return true;
 }
 
+/*
+ * Does the process live that had the task? Where its birth was never told, one of that number and
+ * user may be another. It has the page only if it is the same.
+ */
+static bool lives(const struct kept_task *k)
+{
+	uid_t uid;
+
+	if (k->began)
+		return process_is(k->pid, k->pid, k->began);
+	return process_owner(k->pid, &uid) && uid == k->uid;
+}
+
 static int restore_task(const struct request *r, char *why, size_t size)
 {
 	struct kept_task k = { .pid = (pid_t)r->pid,
+			       .uid = (uid_t)r->uid,
 			       .began = (unsigned long long)r->began,
 			       .page_inode = (uint64_t)r->page };
 
-	if (!process_is(k.pid, k.pid, k.began))
+	if (!lives(&k))
 		return 0; /* it has ended */
 	params_merge_task(&k.params, r);
 	strcpy(k.vgpu, r->vgpu);
@@ -457,7 +505,7 @@ static const struct message_op ops[] = {
 	{ "vgpu-changed", B(VGPU), B(GPU) | MESSAGE_VGPU_PARAMS, NULL, 0 },
 	{ "cgroup", B(VGPU) | B(CGROUP) | B(UID), B(TRANSIENT), NULL, 0 },
 	{ "pool", B(POOL) | B(GPUS), 0, NULL, 0 },
-	{ "task", B(VGPU) | B(PID) | B(BEGAN) | B(PAGE), MESSAGE_TASK_PARAMS, NULL, 0 },
+	{ "task", B(VGPU) | B(PID) | B(PAGE), B(BEGAN) | B(UID) | MESSAGE_TASK_PARAMS, NULL, 0 },
 	{ 0 },
 };
 #undef B
@@ -545,18 +593,33 @@ static int check_head(const char *line, unsigned int *lines, char *why, size_t s
 	return ret;
 }
 
+/* A task comes back to it. */
+static bool is_awaited(const struct vgpu *vgpu)
+{
+	for (uint32_t i = 0; i < keep.tasks_count; i++)
+		if (!strcmp(keep.tasks[i].vgpu, vgpu->name))
+			return true;
+	return false;
+}
+
 static int on_awaited(sd_event_source *s, uint64_t usec, void *data)
 {
 	struct daemon *d = data;
 
+	for (uint32_t i = keep.tasks_count; i-- > 0;) {
+		if (!lives(&keep.tasks[i]))
+			keep.tasks[i] = keep.tasks[--keep.tasks_count];
+		breathe(d);
+	}
 	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
-		d->vgpus[i].awaited = false;
+		if (!d->vgpus[i].used || !d->vgpus[i].awaited)
+			continue;
+		d->vgpus[i].awaited = is_awaited(&d->vgpus[i]);
 		objects_vgpu_collect(d, &d->vgpus[i]);
 	}
-	free(keep.tasks);
-	keep.tasks = NULL;
-	keep.tasks_count = 0;
 	keep.awaiting = false;
+	if (keep.tasks_count && sd_event_source_set_time_relative(s, AWAIT_US) >= 0)
+		sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 	keep_save(d);
 	return 0;
 }
@@ -614,7 +677,7 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
 
 	for (uint32_t i = 0; i < keep.tasks_count; i++) {
 		k = keep.tasks[i];
-		if (k.page_inode != page_inode || k.pid != pid || !process_is(pid, pid, k.began))
+		if (k.page_inode != page_inode || k.pid != pid || !lives(&k))
 			continue;
 		keep.tasks[i] = keep.tasks[--keep.tasks_count];
 		*vgpu = objects_vgpu_find(d, k.vgpu);

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -158,6 +159,8 @@ def test_a_task_that_is_moved_while_it_is_held_up_delays_no_other_user(
     pid = start_held(stage, hold)
     began = time.monotonic()
     assert stage.daemon.ask("task-set", pid=pid, vgpu="sleepers")["ok"]
+    # Where it belongs is kept all the same, and again with its birth, should that be told.
+    assert f'"pid":{pid},' in Path(f"{stage.daemon.socket}.state").read_text()
     assert stage.longest_reply(1) < LONGEST_S
     stage.daemon.kill()
     stage.daemon.start(mode="--system")

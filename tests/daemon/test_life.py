@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 
 import pytest
 from conftest import BUILD, Daemon, Gpu, wait_for, wait_for_share
@@ -76,21 +75,37 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
         def busy() -> dict[str, int]:
             return {name: sum(t["engines"][0]["busy_ns"] for t in daemon.tasks(pid=p.pid)) for name, p in programs.items()}
 
-        for _ in range(2):
+        def said(name: str) -> list[str]:
+            return (daemon.folder / f"{name}.log").read_text(errors="replace").splitlines()
+
+        def told(name: str, what: str) -> int:
+            return sum(f"host of this task is {what}" in line for line in said(name))
+
+        for turn in range(2):
+            before = {name: len(said(name)) for name in programs}
             daemon.kill()
-            # Longer than an attempt takes: the programs are unmanaged, and always have work in flight.
-            time.sleep(1)
+            # An attempt has failed: the programs are unmanaged, and always have work in flight.
+            for name in programs:
+                wait_for(
+                    "it has tried in vain",
+                    lambda name=name, turn=turn: (
+                        told(name, "gone") == turn + 1
+                        and any("no rtxgd listens" in line for line in said(name)[before[name] :])
+                    ),
+                )
             daemon.start()
-            wait_for("both are back", lambda: all(daemon.tasks(pid=p.pid) for p in programs.values()))
+            wait_for(
+                "both are back",
+                lambda turn=turn: all(told(name, "back") == turn + 1 for name in programs),
+            )
             assert {name: {t["vgpu"] for t in daemon.tasks(pid=p.pid)} for name, p in programs.items()} == {"a": {"a"}, "b": {"b"}}
             wait_for_share("a", 0.7, 0.1, busy)
         daemon.healthy()
         for name in programs:
             # Each time that it went, why it is not there yet, and that it is back.
-            said = (daemon.folder / f"{name}.log").read_text().splitlines()
-            assert sum("host of this task is gone" in line for line in said) == 2, said
-            assert sum("host of this task is back" in line for line in said) == 2, said
-            assert 4 <= sum(line.startswith("librtxg: ") for line in said) < 20, said
+            lines = [line for line in said(name) if line.startswith("librtxg: ")]
+            assert (told(name, "gone"), told(name, "back")) == (2, 2), lines
+            assert 4 <= len(lines) < 20, lines
     finally:
         for program in programs.values():
             program.kill()

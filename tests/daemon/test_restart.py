@@ -118,6 +118,31 @@ def test_many_come_back(daemon: Daemon) -> None:
     daemon.healthy()
 
 
+@pytest.mark.slow
+def test_a_task_that_comes_late_is_where_it_was(daemon: Daemon) -> None:
+    """Longer than all others are waited for: its process was stopped, and lives. One that ended is not waited for."""
+    daemon.start()
+    for name in ("kept", "other"):
+        assert daemon.ask("vgpu-create", vgpu=name)["ok"]
+    programs = [daemon.device("-u", "1000", "-s", "-d", "600") for _ in range(2)]
+    wait_for("both are there", lambda: len(daemon.tasks()) == 2)
+    for program, vgpu in zip(programs, ("kept", "other"), strict=True):
+        assert daemon.ask("task-set", pid=program.pid, vgpu=vgpu)["ok"]
+        program.send_signal(signal.SIGSTOP)
+    daemon.kill()
+    daemon.start()
+    state = Path(f"{daemon.socket}.state")
+    assert all(f'"pid":{program.pid},' in state.read_text() for program in programs)
+    programs[1].kill()
+    programs[1].wait()
+    wait_for("it is not waited for", lambda: f'"pid":{programs[1].pid},' not in state.read_text())
+    assert f'"pid":{programs[0].pid},' in state.read_text()
+    programs[0].send_signal(signal.SIGCONT)
+    task = wait_for("it is back", lambda: daemon.tasks(pid=programs[0].pid))[0]
+    assert task["vgpu"] == "kept"
+    daemon.healthy()
+
+
 def test_terminated_politely(daemon: Daemon) -> None:
     """SIGTERM ends it with status 0 and takes its socket away; a second daemon on the same socket is refused before."""
     daemon.start()
