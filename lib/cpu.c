@@ -517,24 +517,16 @@ static bool module_is_there(void)
 	return load(&module_fd) >= 0 || !access(RTXG_MODULE_DEVICE, F_OK);
 }
 
-int rtx_lib_cpu_waits_for_gpu(bool on)
-{
-	static __thread __attribute__((tls_model("initial-exec"))) struct {
-		unsigned int depth, unseen;
-		bool told;
-	} wait;
-	struct rtxg_cpu_pid request = { .size = sizeof(request), .on = on };
-	int saved, fd, ret = 0;
+static __thread __attribute__((tls_model("initial-exec"))) struct {
+	unsigned int depth, unseen;
+	bool told;
+} wait;
 
-	if (on ? wait.depth++ : !wait.depth || --wait.depth)
-		return 0;
-	if (!on && !wait.told)
-		return 0;
-	if (on && wait.unseen) {
-		wait.unseen--;
-		return 0;
-	}
-	saved = errno;
+static __attribute__((noinline, cold)) int tell_of_wait(bool on)
+{
+	struct rtxg_cpu_pid request = { .size = sizeof(request), .on = on };
+	int saved = errno, fd, ret = 0;
+
 	if (on && !rtx_lib_yield_costs_budget()) {
 		wait.unseen = module_is_there() ? 0 : WAITS_UNSEEN;
 		errno = saved;
@@ -548,6 +540,19 @@ int rtx_lib_cpu_waits_for_gpu(bool on)
 	wait.told = on && !ret;
 	errno = saved;
 	return ret;
+}
+
+int rtx_lib_cpu_waits_for_gpu(bool on)
+{
+	if (on ? wait.depth++ : !wait.depth || --wait.depth)
+		return 0;
+	if (!on && !wait.told)
+		return 0;
+	if (on && wait.unseen) {
+		wait.unseen--;
+		return 0;
+	}
+	return tell_of_wait(on);
 }
 
 int rtx_cpu_wait_for_gpu(bool on)
