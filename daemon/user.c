@@ -179,6 +179,8 @@ void user_packet(struct user *user, uint64_t cost_ns)
 	if (user->held_ns < now)
 		user->held_ns = now;
 	user->held_ns += cost_ns * USER_PACKET_TIMES;
+	if (cost_ns < USER_PACKET_SAY_NS)
+		return;
 	fprintf(stderr,
 		"rtxgd: the kernel took %.4g ms for one packet of user %u, whose socket may have "
 		"very many waiters; the next request is served in %.3g s\n",

@@ -13,7 +13,8 @@
 #define USER_CGROUPS	    64u /* bound to vGPUs */
 #define USER_DUTY	    4u	/* its requests take one part in so many of a processor */
 #define USER_BURST_NS	    (50 * NS_PER_MS)
-#define USER_PACKET_NS	    NS_PER_MS /* no packet takes the kernel so long */
+#define USER_PACKET_NS	    100000u /* no packet takes the kernel so long */
+#define USER_PACKET_SAY_NS  (10 * NS_PER_MS)
 #define USER_PACKET_TIMES   100u
 #define RESERVE_CONNECTIONS 128u /* for administrators, of each of these */
 #define RESERVE_TASKS	    256u
@@ -52,7 +53,7 @@ void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cos
 /*
  * The kernel has worked for so long, in this thread, to take a packet of the user's, or to bring one.
  * It tells every waiter of the socket, and there may be as many as a user has descriptors and
- * epoll sets for. A packet takes microseconds; for one that takes a millisecond and more, the user's
+ * epoll sets for. A packet takes microseconds; for one that takes USER_PACKET_NS and more, the user's
  * next request is served after USER_PACKET_TIMES as long.
  */
 void user_packet(struct user *user, uint64_t cost_ns);

@@ -106,6 +106,5 @@ def test_a_socket_with_very_many_waiters_costs_its_own_user(stage: Stage, op: by
     base.wait_for("it has its answers", lambda: len(answers.read_text()) == 3)
     part = (cpu_ns() - before) / (time.monotonic_ns() - began)
     assert part < 0.06, f"{part:.0%} of a processor"
-    assert "very many waiters" in stage.daemon.log.read_text()
 
 
