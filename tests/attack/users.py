@@ -12,10 +12,10 @@ import contextlib
 import importlib.util
 import json
 import os
+import select
 import shutil
 import signal
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -72,6 +72,10 @@ class Child:
         assert text, "the child failed"
         return json.loads(text)
 
+    def runs(self) -> bool:
+        """Whether it has returned nothing so far."""
+        return not select.select([self.end], [], [], 0)[0]
+
     def kill(self) -> None:
         """End it, whatever it does."""
         if self.pid:
@@ -117,19 +121,27 @@ class Stage:
         """A function of a fresh connection of the other user."""
         return self.run(VICTIM, lambda: what(Connection(self.daemon.socket))).result()
 
-    def longest_reply(self, seconds: float) -> float:
-        """The longest time in seconds for which the other user waited for an answer."""
+    def answers(self, count: int = 100) -> None:
+        """The other user gets so many answers, one after the other.
 
-        def ask(connection: Connection) -> float:
-            longest, end = 0.0, time.monotonic() + seconds
-            while time.monotonic() < end:
-                began = time.monotonic()
-                assert connection.ask("hello")["ok"]
-                longest = max(longest, time.monotonic() - began)
-                time.sleep(0.005)
-            return longest
+        How long they take says nothing. A test looks afterwards whether what could hold them up
+        still holds.
+        """
 
-        return float(self.as_victim(ask))
+        def ask(connection: Connection) -> bool:
+            return all(connection.ask("hello")["ok"] for _ in range(count))
+
+        assert self.as_victim(ask)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Meanwhile the daemon takes nothing of what it is sent."""
+        assert self.daemon.process is not None
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.daemon.process.send_signal(signal.SIGCONT)
 
     def usage(self, uid: int) -> dict[str, Any]:
         """What `limits` says of a user."""

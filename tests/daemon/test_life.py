@@ -88,7 +88,7 @@ def test_opencl_programs_are_managed_again_as_before(daemon: Daemon) -> None:
             for name in programs:
                 wait_for(
                     "it has tried in vain",
-                    lambda name=name, turn=turn: (
+                    lambda name=name, turn=turn, before=before: (
                         told(name, "gone") == turn + 1
                         and any("no rtxgd listens" in line for line in said(name)[before[name] :])
                     ),

@@ -42,10 +42,12 @@ static void hang(void)
 		sleep(3600);
 }
 
-static void misbehave(const char *how)
+static void misbehave(const char *how, const char *go)
 {
 	if (!strcmp(how, "slow")) {
-		sleep(2);
+		/* until the test has seen what it wanted to see */
+		while (access(go, F_OK))
+			usleep(10000);
 	} else if (!strcmp(how, "crash")) {
 		abort();
 	} else if (!strcmp(how, "hang")) {
@@ -67,7 +69,7 @@ static void misbehave(const char *how)
 
 __attribute__((constructor)) static void begin(void)
 {
-	char path[512], how[32] = "";
+	char path[512], go[512], how[32] = "";
 	FILE *note;
 	Dl_info self;
 
@@ -76,6 +78,7 @@ __attribute__((constructor)) static void begin(void)
 	if (!dladdr((void *)begin, &self))
 		return;
 	snprintf(path, sizeof(path), "%s.note", self.dli_fname);
+	snprintf(go, sizeof(go), "%s.go", self.dli_fname);
 	note = fopen(path, "r+");
 	if (!note)
 		return;
@@ -84,5 +87,5 @@ __attribute__((constructor)) static void begin(void)
 	fseek(note, 0, SEEK_END);
 	note_who_runs(note);
 	fclose(note);
-	misbehave(how);
+	misbehave(how, go);
 }
