@@ -35,10 +35,14 @@ def test_open(daemon: Daemon) -> None:
     # Managed again means that it waits for others again.
     other = daemon.task()
     other.launch()
-    launches = daemon.tasks(pid=program.pid)[0]["engines"][0]["launches"]
-    time.sleep(0.2)
-    assert daemon.tasks(pid=program.pid)[0]["engines"][0]["launches"] <= launches + 1
+
+    def engine() -> dict[str, object]:
+        return dict(daemon.tasks(pid=program.pid)[0]["engines"][0])
+
+    waits = wait_for("it waits", lambda: (e := engine())["state"] == "waiting" and e)
+    assert (engine()["state"], engine()["launches"]) == ("waiting", waits["launches"])
     other.complete()
+    wait_for("it goes on", lambda: engine()["launches"] > waits["launches"])
     other.close()
     daemon.connections.clear()
     daemon.healthy()
@@ -71,11 +75,15 @@ def test_closed(daemon: Daemon) -> None:
     program = daemon.device("-u", "100", "-s", "-n", "1500", "-p", "1000")
     wait_for("it works", lambda: any(t["engines"][0]["launches"] > 5 for t in daemon.tasks()))
     daemon.kill()
-    # It looks every 200 ms of use whether the daemon lives; long after that it must stand still.
-    time.sleep(1.5)
-    first = _cpu_ticks(program.pid)
-    time.sleep(0.5)
-    assert program.poll() is None and _cpu_ticks(program.pid) - first <= 3
+
+    def stands_still() -> bool:
+        first = _cpu_ticks(program.pid)
+        time.sleep(0.5)
+        return _cpu_ticks(program.pid) - first <= 3
+
+    # It looks every 200 ms of use whether the daemon lives.
+    wait_for("it stands still", stands_still)
+    assert program.poll() is None
     daemon.start()
     out, error = program.communicate(timeout=60)
     assert json.loads(out)["launches"] == 1500, error
