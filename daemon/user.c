@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "discard.h"
-#include "report.h"
 #include "subuid.h"
 #include "user.h"
 
@@ -213,7 +212,7 @@ json_t *user_report(const struct daemon *d)
 			(json_int_t)user->requests, "cost_ns", (json_int_t)user->cost_ns);
 
 		if (user->owner[0])
-			report_put_text(o, "owner", user->owner);
+			json_object_set_new(o, "owner", json_string(user->owner));
 		json_array_append_new(list, o);
 	}
 	return list;
