@@ -1,10 +1,8 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
  * lane.c - the state of one engine: who is owed what, and who has to be woken for it. Decides,
  * and does nothing: may not call OpenCL or librtxg, sleep, or read a clock.
  */
-#include <errno.h>
-
 #include "lane.h"
 
 #define MS	     1000000ull

@@ -1,14 +1,16 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * lane.h - the state of one engine as this process uses it, and who has to act on it next.
+ * lane.h - the state of one engine as a program under the gate uses it, and who has to act on it
+ * next.
  *
  * What is ready must never wait for a thread that sleeps: each transition says whether the helper
  * has to be woken, and each look what comes next. tests/unit/test_lane.c walks all states. Under
- * the monitor's lock.
+ * the lock of its host, which is a layer.
  */
-#ifndef RTXG_OPENCL_LANE_H
-#define RTXG_OPENCL_LANE_H
+#ifndef RTXG_GATE_LANE_H
+#define RTXG_GATE_LANE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 

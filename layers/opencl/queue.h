@@ -6,7 +6,6 @@
  * The layer's files, each calling only those above it:
  *
  *   queue.c      the table of queues, the next layer, the generation of a forked process
- *   lane.c       the state of an engine: who has to act next; nothing but that
  *   device.c     the GPU of rtxg that a device is (lib/device_name.c), opened once for the process
  *   events.c     the table of events, and the calls that are left for after the lock
  *   estimate.c   how long a command will take

@@ -14,6 +14,7 @@ FOLDERS = (
     "core/launch/",
     "core/slice/",
     "core/cpu/",
+    "core/gate/",
     "daemon/",
     "levers/nvidia/",
     "lib/",

@@ -14,7 +14,7 @@ BINARIES = {
     "kmod": ("core/launch/", "core/cpu/", "core/order/", "kmod/", "include/uapi/"),
     "cli": ("cli/", "lib/", "include/"),
     "latency": ("latency/", "include/"),
-    "opencl layer": ("layers/opencl/", "lib/", "include/"),
+    "opencl layer": ("core/gate/", "layers/opencl/", "lib/", "include/"),
     "order library": ("layers/order/", "lib/", "core/order/", "include/"),
 }
 
@@ -23,6 +23,7 @@ PREFIXES = {
     "core/launch/": r"rtxg_|core_|permit_|policy_|queue_|{stem}_|\w+_policy$",
     "core/slice/": r"rtxg_slice_|slice_",
     "core/cpu/": r"rtxg_|cpu_",
+    "core/gate/": r"lane_",
     "core/order/": r"rtxg_order_|order_",
     "daemon/": r"{stem}_",
     "levers/nvidia/": r"lever_nvidia_|nv_|warm_",

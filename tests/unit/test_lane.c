@@ -3,7 +3,7 @@
  * test_lane.c - what is ready is never left to a thread that sleeps: all states of one engine of
  * the OpenCL layer, with a program, a host and an OpenCL that do the worst they may.
  *
- * The decisions are those of layers/opencl/lane.c. Around them stands what the layer does with them
+ * The decisions are those of core/gate/lane.c. Around them stands what the layer does with them
  * (the lists, the callback, the helper's sleep), as small as can be: up to three batches. From each
  * state that can be reached, all that is ready must come to run and all that has ended must be
  * noticed without the program's doing anything more. What can be depended on is: commands end, a
