@@ -3,6 +3,10 @@
  * user.c - what the processes of each user id have here, what they may have, and whose request is
  * served next. A user is what the kernel says of a connection. May not know what a request asks
  * for, and reads no packet.
+ *
+ * The queue shares this process's own time among those who ask it, and no engine's. So it is the
+ * daemon's and not the core's: the core knows no requests, and in the module a request takes the
+ * time of the thread that makes it.
  */
 #include <stdio.h>
 #include <stdlib.h>
