@@ -133,7 +133,7 @@ static void add_users(struct list *list, const json_t *reply)
 	json_array_foreach (json_object_get(reply, "users"), index, user) {
 		list_row(list);
 		list_format(list, "USER", "%.0f", reply_number(user, "uid"));
-		if (reply_string(user, "owner"))
+		if (*reply_string(user, "owner"))
 			list_text(list, "OWNER", reply_string(user, "owner"));
 		for (size_t i = 0; i < sizeof(quotas) / sizeof(*quotas); i++) {
 			const json_t *value = json_object_get(user, quotas[i][2]);
