@@ -52,7 +52,7 @@ static const struct column range_columns[] = {
 static const struct column user_columns[] = {
 	{ "USER", "uid", COLUMN_DEFAULT | COLUMN_RIGHT, "number of the user" },
 	{ "OWNER", "owner", 0,
-	  "the user to whom /etc/subuid gives that number and others, which count as one" },
+	  "owner of that number and of others, which count as one (/etc/subuid)" },
 	QUOTA("TASKS", "tasks", "open tasks"),
 	QUOTA("CONNECTIONS", "connections", "connections to the daemon; each task has one"),
 	QUOTA("GPUS", "gpus", "names of GPUs that this user's tasks were the first to use"),
