@@ -99,8 +99,8 @@ int main(int argc, char **argv)
 	count = (unsigned int)argc - 6;
 	if (argc < 7 || count > MOST_TASKS) {
 		fprintf(stderr,
-			"usage: analysis_model [--visitors ROWS,CALL_US] SEED MS LATENCY_US LATE_US HOG_US[,HOG_US...] "
-			"KERNEL_US:PERIOD_US:MIN_PERCENT...\n");
+			"usage: analysis_model [--visitors ROWS,CALL_US] SEED MS LATENCY_US "
+			"LATE_US HOG_US[,HOG_US...] KERNEL_US:PERIOD_US:MIN_PERCENT...\n");
 		return 2;
 	}
 	seed = strtoull(argv[1], NULL, 10);

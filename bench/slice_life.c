@@ -36,7 +36,9 @@ struct scene {
 	struct entry entries[MOST];
 	/* aims of the last of the three; 0 = none */
 	double idle_most, work_least, cpu_most, worst_most, wait_most, round_most, sum_least;
-	/* of engines: p99 of first tokens and between tokens over alone, tokens of all over stock's */
+	/*
+	 * of engines: p99 of first tokens and between tokens over alone, tokens of all over stock's
+	 */
 	double first_most, between_most, tokens_least;
 };
 
@@ -90,7 +92,10 @@ struct scene {
 		.pause_max_ns = (period)*21 / 20                                            \
 	}
 
-/* 12 ms for a prompt, 3.8 ms for a token of each of 16 requests (a CUDA graph, one entry in a queue) */
+/*
+ * 12 ms for a prompt, 3.8 ms for a token of each of 16 requests (a CUDA graph, one entry in a
+ * queue)
+ */
 #define ENGINE(rate)                                                                      \
 	{                                                                                 \
 		.kernel_ns = 120 * US, .launches = 100, .depth = 64, .cpu_ns = 200 * US,  \

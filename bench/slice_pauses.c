@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * slice_pauses.c - core/slice on a model GPU (tests/unit/slice_model.h) with a program that launches
- * one kernel, waits for it and pauses, beside programs that always have work: how far each gets with
- * kernels and pauses of many lengths, shares and numbers of others. Each row shows the stock driver
- * and the core. All times are the model's, so the table is the same on each run and machine.
+ * slice_pauses.c - core/slice on a model GPU (tests/unit/slice_model.h) with a program that
+ * launches one kernel, waits for it and pauses, beside programs that always have work: how far each
+ * gets with kernels and pauses of many lengths, shares and numbers of others. Each row shows the
+ * stock driver and the core. All times are the model's, so the table is the same on each run and
+ * machine.
  *
  * Usage: slice_pauses. Exit status 2 for wrong usage.
  * May not: hold a policy, or measure time.

@@ -20,7 +20,7 @@ enum event_type {
 	EVENT_TIMER_DONE,
 	EVENT_IRQ, /* a driver's handler `name` of interrupt `arg` */
 	EVENT_IRQ_DONE,
-	EVENT_VECTOR, /* an interrupt that no driver owns: `arg` is its vector, `name` may be empty */
+	EVENT_VECTOR, /* an interrupt that no driver owns: `arg` is its vector, `name` perhaps "" */
 	EVENT_VECTOR_DONE,
 	EVENT_SOFTIRQ, /* `arg` is its number */
 	EVENT_SOFTIRQ_DONE,

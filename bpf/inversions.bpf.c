@@ -9,9 +9,10 @@
  *     interrupt's), runs while a real-time task that comes before the owner is ready on that CPU;
  *   - a thread of the interrupt's is ready while something that comes after the owner runs on the
  *     CPU where that thread waits.
- * A tasklet is of the interrupt in whose top half it was queued: others may come between that and its
- * run, and one run of the softirq may have tasklets of several. The kernel tells of each tasklet that
- * it runs (since 6.4, and Debian's 6.1); where it does not, a run is that of the first of them.
+ * A tasklet is of the interrupt in whose top half it was queued: others may come between that and
+ * its run, and one run of the softirq may have tasklets of several. The kernel tells of each
+ * tasklet that it runs (since 6.4, and Debian's 6.1); where it does not, a run is that of the first
+ * of them.
  *
  * Ready tasks are those that were woken, or preempted, and have not run since. One that is taken to
  * another CPU meanwhile counts for the CPU where it was woken. The interrupts' threads are none.
@@ -94,8 +95,9 @@ struct {
 const volatile bool each_tasklet = 1;
 
 /*
- * How many of each priority are in `ready`. To look through that map takes as long as short inversions
- * last, and its time would be measured as theirs: it is done if a task comes before the owner.
+ * How many of each priority are in `ready`. To look through that map takes as long as short
+ * inversions last, and its time would be measured as theirs: it is done if a task comes before the
+ * owner.
  */
 static long ready_at[REAL_TIME];
 
@@ -402,7 +404,10 @@ static __always_inline void learn(struct inv_cpu *cpu, u32 tid, struct task_stru
 	struct inv_irq *irq;
 	u32 key = work->irq;
 
-	/* a timer that fires meanwhile wakes for itself, and so does another softirq on a thread's back */
+	/*
+	 * a timer that fires meanwhile wakes for itself, and so does another softirq on a thread's
+	 * back
+	 */
 	if (!work->on || cpu->in_timer || BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		return;
 	if (work == &cpu->thread &&

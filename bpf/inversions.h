@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * inversions.h - the priority inversions that inversions.bpf.c measures and inversions_run.c shows. Times
- * are nanoseconds of bpf_ktime_get_ns (CLOCK_MONOTONIC).
+ * inversions.h - the priority inversions that inversions.bpf.c measures and inversions_run.c shows.
+ * Times are nanoseconds of bpf_ktime_get_ns (CLOCK_MONOTONIC).
  */
 #ifndef RTXG_BPF_INVERSIONS_H
 #define RTXG_BPF_INVERSIONS_H
@@ -46,7 +46,10 @@ struct inv_work {
 	unsigned long long since_ns;
 };
 
-/* Tasklets that were queued on a CPU, in that order: the interrupt of each; 0: none that is looked at. */
+/*
+ * Tasklets that were queued on a CPU, in that order: the interrupt of each; 0: none that is looked
+ * at.
+ */
 struct inv_raised {
 	unsigned int first, end; /* counts; what lies between them is queued */
 	unsigned int irqs[INV_RAISED];

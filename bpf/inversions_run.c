@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * inversions_run.c - loads inversions.bpf.c, waits, and prints for each owner the priority inversions
- * that were found. May not: change anything, or judge what an inversion is.
+ * inversions_run.c - loads inversions.bpf.c, waits, and prints for each owner the priority
+ * inversions that were found. May not: change anything, or judge what an inversion is.
  */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>

@@ -2,10 +2,10 @@
 /*
  * irq_set.c - gives a device's interrupts to a GPU of rtxg's (rtxg-irq -M).
  *
- * A map is a JSON file for a kind of device: which PCI devices it is, which of their interrupts, and
- * by which bits of which register each source is known. With it the module is told which interrupts
- * are completions on which engine, and at which priority the driver's threads run. It holds while
- * this program runs. May not: know a device by itself.
+ * A map is a JSON file for a kind of device: which PCI devices it is, which of their interrupts,
+ * and by which bits of which register each source is known. With it the module is told which
+ * interrupts are completions on which engine, and at which priority the driver's threads run. It
+ * holds while this program runs. May not: know a device by itself.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * irq_set.h - gives a device's interrupts to a GPU of rtxg's, by a map of the device: see irq_set.c.
+ * irq_set.h - gives a device's interrupts to a GPU of rtxg's, by a map of the device: see
+ * irq_set.c.
  */
 #ifndef RTXG_BPF_IRQ_SET_H
 #define RTXG_BPF_IRQ_SET_H
@@ -22,8 +23,8 @@ bool irq_set_mode(const char *text, struct irq_set *set);
 /* "RUNTIME/PERIOD", in microseconds. False: not that. */
 bool irq_set_server(const char *text, struct irq_set *set);
 /*
- * Does it, calls wait, prints what came of it, and gives all back. The exit status of rtxg-irq; says
- * on stderr what is wrong.
+ * Does it, calls wait, prints what came of it, and gives all back. The exit status of rtxg-irq;
+ * says on stderr what is wrong.
  */
 int irq_set_run(const struct irq_set *set, bool json, double (*wait)(double seconds),
 		double seconds);

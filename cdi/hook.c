@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * hook.c - rtxg-cdi-hook: a container runtime calls it before the container's first program runs. It
- * reads the OCI state of the container on standard input, and has the host bind the container's
+ * hook.c - rtxg-cdi-hook: a container runtime calls it before the container's first program runs.
+ * It reads the OCI state of the container on standard input, and has the host bind the container's
  * cgroup to a vGPU: all that runs in the container belongs there, also what an exec starts later.
  * The vGPU is there, or is made for as long as the container lives.
  *
@@ -74,7 +74,7 @@ static void print_help(void)
 	      stdout);
 }
 
-/* --- what the runtime says ---------------------------------------------------------------------- */
+/* --- what the runtime says -------------------------------------------------------------------- */
 
 struct container {
 	char id[256];
@@ -182,7 +182,7 @@ static int read_container(const json_t *state, struct container *c)
 	return 0;
 }
 
-/* --- what the host is told ---------------------------------------------------------------------- */
+/* --- what the host is told -------------------------------------------------------------------- */
 
 static int make_vgpu(const struct hook *hook, const char *name, const struct container *c)
 {
@@ -255,7 +255,7 @@ static int put_in(const struct hook *hook)
 	return error ? error : bind(name, &c);
 }
 
-/* --- the specification -------------------------------------------------------------------------- */
+/* --- the specification ------------------------------------------------------------------------ */
 
 /* CDI's names of devices: they begin with a letter or a digit. */
 static bool is_device_name(const char *name)

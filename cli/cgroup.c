@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * cgroup.c - puts this process into a cgroup, and binds that to a vGPU. May not make a cgroup: what makes one
- * also has to remove it.
+ * cgroup.c - puts this process into a cgroup, and binds that to a vGPU. May not make a cgroup: what
+ * makes one also has to remove it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -19,8 +19,9 @@ int command_dispatch(const char *name, const char *summary, const struct command
 		     int argc, char **argv);
 
 /*
- * For a command without options but --help: takes it, and wants least to most arguments, which stand
- * at optind. Returns the exit status, or -1 to go on. missing: what to say where there are fewer.
+ * For a command without options but --help: takes it, and wants least to most arguments, which
+ * stand at optind. Returns the exit status, or -1 to go on. missing: what to say where there are
+ * fewer.
  */
 int command_words(int argc, char **argv, const char *help, int least, int most,
 		  const char *missing);

@@ -24,15 +24,16 @@ void control_no_host(const char *text);
 /* Says what the host warns of in its reply, if it does. */
 void control_warn(const json_t *reply);
 /*
- * A limit on a vGPU's memory is the driver's to keep: waits until it was asked, and says what became
- * of it where it is not kept. True: it is, or there is none, or it waits for a cgroup to come.
+ * A limit on a vGPU's memory is the driver's to keep: waits until it was asked, and says what
+ * became of it where it is not kept. True: it is, or there is none, or it waits for a cgroup to
+ * come.
  */
 bool control_settle(const char *vgpu);
 /* Starts a host if none answers. Negative errno after complaining. */
 int control_start_host(void);
 /*
- * Sends a request for each name (null-terminated), which becomes the member. A refusal does not stop
- * the others. Returns the exit status.
+ * Sends a request for each name (null-terminated), which becomes the member. A refusal does not
+ * stop the others. Returns the exit status.
  */
 int control_remove(const char *op, const char *member, char *const *names);
 

@@ -9,8 +9,9 @@
 #include "metrics_out.h"
 
 /*
- * Writes all metrics of a reply to the request "metrics"; NULL: there is no host, which is a metric,
- * too. proc: where the machine's /proc is. open: as OpenMetrics 1.0, else as Prometheus's text 0.0.4.
+ * Writes all metrics of a reply to the request "metrics"; NULL: there is no host, which is a
+ * metric, too. proc: where the machine's /proc is. open: as OpenMetrics 1.0, else as Prometheus's
+ * text 0.0.4.
  */
 void metrics_write(struct metrics_out *out, const json_t *reply, const char *proc, bool open);
 /* Asks the host and writes. 0, or a negative errno if there is no host. */

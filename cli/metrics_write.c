@@ -25,8 +25,8 @@ struct labels {
 
 /*
  * What is shown of an object (a vGPU on an engine, a process, a GPU). A vGPU or a process comes as
- * text with '/' between its cells, the last of which may have that, too; "-" is none. A GPU comes as an
- * object, and so does what only some vGPUs have.
+ * text with '/' between its cells, the last of which may have that, too; "-" is none. A GPU comes
+ * as an object, and so does what only some vGPUs have.
  */
 struct row {
 	const char *cells[COLUMNS]; /* NULL: none */

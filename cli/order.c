@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * order.c - `rtxg order`: records and replays the order of a program's shared accesses, and looks at
- * such orders. Starting programs is order_run.c's.
+ * order.c - `rtxg order`: records and replays the order of a program's shared accesses, and looks
+ * at such orders. Starting programs is order_run.c's.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -284,7 +284,10 @@ static int cmd_flags(int argc, char **argv)
 	if (strcmp(compiler, "gcc") == 0) {
 		printf("-g -specs=%s\n", specs);
 	} else if (strcmp(compiler, "clang") == 0) {
-		/* Without the first -mllvm, a read that a write to the same place follows is left out. */
+		/*
+		 * Without the first -mllvm, a read that a write to the same place follows is left
+		 * out.
+		 */
 		printf("-g -Xclang -fsanitize=thread -mllvm -tsan-instrument-read-before-write=1 "
 		       "--start-no-unused-arguments -Wl,--push-state,--no-as-needed -L%s "
 		       "-lrtxg_order -Wl,--pop-state,-z,now,-rpath,%s --end-no-unused-arguments\n",

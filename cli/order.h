@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order.h - what the subcommands of `rtxg order` share: the program that is started, with the memory
- * that it shares with us.
+ * order.h - what the subcommands of `rtxg order` share: the program that is started, with the
+ * memory that it shares with us.
  */
 #ifndef RTXG_CLI_ORDER_H
 #define RTXG_CLI_ORDER_H

@@ -140,7 +140,9 @@ static int add_second_place(struct derivation *d, uint64_t at)
 	return 0;
 }
 
-/* A thread that died between two steps of its record leaves a gap: what follows it does not count. */
+/*
+ * A thread that died between two steps of its record leaves a gap: what follows it does not count.
+ */
 static int add_events(struct derivation *d)
 {
 	for (uint64_t i = 0; i < d->event_count; i++) {

@@ -302,8 +302,8 @@ static void say_counts(const struct area *area)
 }
 
 /*
- * Whether the module takes the order, asked before the program begins. The order goes to the library
- * as a file: where it came from may be a pipe, which was read.
+ * Whether the module takes the order, asked before the program begins. The order goes to the
+ * library as a file: where it came from may be a pipe, which was read.
  */
 static int ask_module(const struct run_settings *settings, const struct rtx_order_file *file)
 {

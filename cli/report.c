@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * report.c - `rtxg report`: what happened in a stretch of time, as one page of HTML that needs
- * nothing else: shares against what was reserved and entitled, who held the GPU, waits against their
- * bound. The numbers are the host's; the page (report.html) draws them.
+ * nothing else: shares against what was reserved and entitled, who held the GPU, waits against
+ * their bound. The numbers are the host's; the page (report.html) draws them.
  */
 #include <errno.h>
 #include <getopt.h>

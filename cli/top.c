@@ -48,7 +48,7 @@ struct top {
 	size_t name_width;
 };
 
-/* --- order -------------------------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------------------ */
 
 static double used_of(const json_t *vgpu)
 {
@@ -158,7 +158,7 @@ static int take_order(struct top *top, const char *name)
 	return -EINVAL;
 }
 
-/* --- drawing ------------------------------------------------------------------------------------ */
+/* --- drawing ---------------------------------------------------------------------------------- */
 
 /*
  * A bar of the whole engine: what was used, and a mark where the reservation ends. It is red where

@@ -16,16 +16,16 @@ struct binding {
 };
 
 /*
- * The name (as cgroup_clean() gave it) belongs to the vGPU from now on; one that belonged to another
- * vGPU changes over. 0, or a negative errno with a sentence.
+ * The name (as cgroup_clean() gave it) belongs to the vGPU from now on; one that belonged to
+ * another vGPU changes over. 0, or a negative errno with a sentence.
  */
 int binding_add(struct daemon *d, const char *cgroup, struct vgpu *vgpu, uid_t uid, bool configured,
 		char *why, size_t size);
 /* It goes with the cgroup. */
 void binding_follow(struct daemon *d, const char *cgroup);
 /*
- * Drops one that goes with its cgroup, if that is there no longer; true: it has. Call it often: each
- * looks at one.
+ * Drops one that goes with its cgroup, if that is there no longer; true: it has. Call it often:
+ * each looks at one.
  */
 bool binding_next(struct daemon *d);
 /* -ENOENT: that vGPU has no such cgroup. -EACCES: it is another user's binding. */

@@ -17,11 +17,13 @@
  * slashes off. NULL, or what is wrong with the name and what is accepted.
  */
 const char *cgroup_clean(const char *name, char clean[CGROUP_MAX + 1]);
-/* The path of the cgroup that a process is in. 0, -ESRCH, or -EXDEV if this daemon cannot see it. */
+/*
+ * The path of the cgroup that a process is in. 0, -ESRCH, or -EXDEV if this daemon cannot see it.
+ */
 int cgroup_of(pid_t pid, char path[CGROUP_MAX + 1]);
 /*
- * How deep the cgroup of that name stands in a path: the process is in it, or below it. 0: it is not
- * in the path. pattern: the name is one of glob(7), component by component.
+ * How deep the cgroup of that name stands in a path: the process is in it, or below it. 0: it is
+ * not in the path. pattern: the name is one of glob(7), component by component.
  */
 unsigned int cgroup_depth(const char *path, const char *name, bool pattern);
 /* Who owns the cgroup's folder. 0 or -ENOENT: there is no such cgroup now. */

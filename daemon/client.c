@@ -216,9 +216,9 @@ static void read_packet(struct connection *c)
 #define LEAST_BYTES 64
 
 /*
- * Does a reply lie there that the client has not read? It is memory of this daemon's. While a reader
- * frees a packet, the kernel takes all but one byte off the count, tells us, and takes off that byte
- * afterwards (sock_wfree). It does not tell again, so that byte may not count.
+ * Does a reply lie there that the client has not read? It is memory of this daemon's. While a
+ * reader frees a packet, the kernel takes all but one byte off the count, tells us, and takes off
+ * that byte afterwards (sock_wfree). It does not tell again, so that byte may not count.
  */
 static bool unread(const struct connection *c)
 {
@@ -271,7 +271,9 @@ bool client_serve(struct daemon *d)
 		return false;
 	user = c->user;
 	user_unqueue(d, c);
-	/* A client that sends requests one upon the other reads each reply before the next is made. */
+	/*
+	 * A client that sends requests one upon the other reads each reply before the next is made.
+	 */
 	if (unread(c)) {
 		await_reading(c);
 		return true;

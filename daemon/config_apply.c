@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * config_apply.c - puts into force what the configuration files said. GPUs come before the shares of
- * them, and what has gone makes room before what is new asks for it.
+ * config_apply.c - puts into force what the configuration files said. GPUs come before the shares
+ * of them, and what has gone makes room before what is new asks for it.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void merge_gpu(struct rtxg_gpu_params *p, const struct wanted_gpu *w)
 		p->switch_ppm = w->params.switch_ppm;
 }
 
-/* --- saying what is another than before -------------------------------------------------------- */
+/* --- saying what is another than before ------------------------------------------------------- */
 
 struct change {
 	char text[512];
@@ -168,7 +168,7 @@ static void tell_gpu(struct config *c, const char *name, const struct rtxg_gpu_p
 		tell(c, &change);
 }
 
-/* --- putting into force ------------------------------------------------------------------------ */
+/* --- putting into force ----------------------------------------------------------------------- */
 
 static const struct wanted_gpu *wanted(const struct config *c, const char *name)
 {

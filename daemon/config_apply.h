@@ -6,9 +6,9 @@
 #include "daemon.h"
 
 /*
- * Reads and applies all files. Returns the number of things that are wrong, everything else being in
- * force, or -ENOMEM. messages, changes: lists that get sentences about what is wrong or stays, and
- * about what is another than before; or NULL.
+ * Reads and applies all files. Returns the number of things that are wrong, everything else being
+ * in force, or -ENOMEM. messages, changes: lists that get sentences about what is wrong or stays,
+ * and about what is another than before; or NULL.
  */
 int config_load(struct daemon *d, json_t *messages, json_t *changes);
 

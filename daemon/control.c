@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * control.c - the table of requests, and what holds for each before its handler runs. A handler
- * answers exactly once. Every value in a request has been read by message.c; whether the values make
- * sense together is checked by the handler or by the core.
+ * answers exactly once. Every value in a request has been read by message.c; whether the values
+ * make sense together is checked by the handler or by the core.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* control_stats.h - handlers of requests: see control.c for their table, control_stats.c for them. */
+/*
+ * control_stats.h - handlers of requests: see control.c for their table, control_stats.c for them.
+ */
 #ifndef RTXGD_CONTROL_STATS_H
 #define RTXGD_CONTROL_STATS_H
 

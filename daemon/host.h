@@ -56,7 +56,9 @@ struct host {
 			     uint64_t now, struct rtxg_account_view *view);
 	void (*lane_view)(struct daemon *d, const struct task *task, uint32_t engine,
 			  struct lane_view *view);
-	/* The GPU that a new task had best use, of the pool or (NULL) of all; NULL: there is none. */
+	/*
+	 * The GPU that a new task had best use, of the pool or (NULL) of all; NULL: there is none.
+	 */
 	struct gpu *(*advice)(struct daemon *d, const struct pool *pool);
 	/* An invariant that does not hold; NULL. */
 	const char *(*check)(struct daemon *d);

@@ -299,7 +299,9 @@ void interrupts_next(struct daemon *d)
 	irq.error = 0;
 	if (d->ceiling) {
 		irq.error = -affinity_online(&online);
-		/* Without it nothing is known of where they can be sent: they stay where they are. */
+		/*
+		 * Without it nothing is known of where they can be sent: they stay where they are.
+		 */
 		if (irq.error)
 			return;
 		irq.rule.online = online;

@@ -684,7 +684,9 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
 		*params = k.params;
 		return *vgpu != NULL;
 	}
-	/* It came, waited in vain for the answer, and comes again before its first try is closed. */
+	/*
+	 * It came, waited in vain for the answer, and comes again before its first try is closed.
+	 */
 	for (uint32_t i = 0; keep.awaiting && i < d->tasks_top; i++) {
 		const struct task *task = &d->tasks[i];
 

@@ -214,11 +214,11 @@ static int get_socket(struct daemon *d)
 /* --- the daemon's own processor time ---------------------------------------------------------- */
 
 /*
- * A task that waits for a permit waits for this thread: it runs before what it serves, where it may.
- * While the NVIDIA lever governs a process it also has to run before the real-time threads of
+ * A task that waits for a permit waits for this thread: it runs before what it serves, where it
+ * may. While the NVIDIA lever governs a process it also has to run before the real-time threads of
  * programs, or it stops and resumes too late. But it must not be made to take the machine over by a
- * client that rings without end: a daemon that uses half a processor for a whole sample, the lever's own
- * work aside, falls back to the common policy until that is over.
+ * client that rings without end: a daemon that uses half a processor for a whole sample, the
+ * lever's own work aside, falls back to the common policy until that is over.
  */
 static void set_urgent(struct daemon *d, bool calm)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * metrics.h - what the request "metrics" collects: counters since the daemon began, without what
- * tells who runs what. Each backend appends to the lists; docs/reference/protocol.md has the members.
+ * tells who runs what. Each backend appends to the lists; docs/reference/protocol.md has the
+ * members.
  */
 #ifndef RTXGD_METRICS_H
 #define RTXGD_METRICS_H

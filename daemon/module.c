@@ -119,8 +119,8 @@ static const struct host host_module = {
 
 /*
  * Becomes the front if the module is loaded. 0 also where it is not (or does not know these calls)
- * and the caller does not insist: then the host stays what it was. Every other end is an error, with
- * a line on stderr: two hosts for one GPU would be worse than none.
+ * and the caller does not insist: then the host stays what it was. Every other end is an error,
+ * with a line on stderr: two hosts for one GPU would be worse than none.
  */
 int module_start(struct daemon *d, bool insist)
 {

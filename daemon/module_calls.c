@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * module_calls.c - what is asked of rtxg.ko, a function a call. See module_calls.h. May not: remember
- * what the module answered, but for its numbers.
+ * module_calls.c - what is asked of rtxg.ko, a function a call. See module_calls.h. May not:
+ * remember what the module answered, but for its numbers.
  */
 #include <errno.h>
 #include <stdio.h>

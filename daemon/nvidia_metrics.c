@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * nvidia_metrics.c - the NVIDIA lever in the reply of "metrics": its GPUs, vGPUs and processes, what
- * it did and what failed. Reads; asks the driver for nothing but the memory in use.
+ * nvidia_metrics.c - the NVIDIA lever in the reply of "metrics": its GPUs, vGPUs and processes,
+ * what it did and what failed. Reads; asks the driver for nothing but the memory in use.
  */
 #include <stdio.h>
 #include <stdlib.h>

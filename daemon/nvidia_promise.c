@@ -265,7 +265,9 @@ static void doctor_vgpu(json_t *checks, uint32_t gpu, const struct vgpu *vgpu,
 			(double)vgpu->params.max_ppm / 1e4, by);
 }
 
-/* A bound that was admitted once, or came from a file, and that what is there now does not allow. */
+/*
+ * A bound that was admitted once, or came from a file, and that what is there now does not allow.
+ */
 static void doctor_bound(json_t *checks, uint32_t gpu, uint32_t number, const struct vgpu *vgpu)
 {
 	struct rtxg_slice_tenant tenant = tenant_of(vgpu, (int)number);

@@ -8,7 +8,9 @@
 /* The backend's member `admit`. */
 int nvidia_promise_admit(struct daemon *d, const struct vgpu *vgpu, const struct vgpu *wanted,
 			 char *why, size_t size, struct rtxg_refusal *refusal);
-/* Adds to an object of "stats" what is promised to the vGPU of that number, and what is not kept. */
+/*
+ * Adds to an object of "stats" what is promised to the vGPU of that number, and what is not kept.
+ */
 void nvidia_promise_put(json_t *o, uint32_t gpu, uint32_t number,
 			const struct rtxg_slice_view *view);
 /* Closes a slot: for how long each promise was broken. */

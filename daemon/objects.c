@@ -179,8 +179,8 @@ static bool gpu_remove(struct daemon *d, struct gpu *gpu)
 
 /*
  * A place for a GPU of that user's tasks. With all places taken, a GPU that only a task once named
- * and no task uses gives way: the one unused for longest. An ordinary user has a quota of names, and
- * only names that are the user's alone give way, for what is counted of others stays.
+ * and no task uses gives way: the one unused for longest. An ordinary user has a quota of names,
+ * and only names that are the user's alone give way, for what is counted of others stays.
  */
 static struct gpu *gpu_place(struct daemon *d, const struct user *user)
 {
@@ -517,8 +517,8 @@ void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 }
 
 /*
- * A transient vGPU goes when its creator has ended and no task is in it, nor a program that a backend
- * governs.
+ * A transient vGPU goes when its creator has ended and no task is in it, nor a program that a
+ * backend governs.
  */
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 {

@@ -35,8 +35,8 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *wanted, char *why,
 			size_t size, struct rtxg_refusal *refusal);
 /*
- * It is for that GPU from now on; "": for all. An objects_vgpu_change() has to follow, which asks for
- * what it reserves there. -EBUSY with a sentence while programs are in it.
+ * It is for that GPU from now on; "": for all. An objects_vgpu_change() has to follow, which asks
+ * for what it reserves there. -EBUSY with a sentence while programs are in it.
  */
 int objects_vgpu_retarget(struct daemon *d, struct vgpu *vgpu, const char *gpu, char *why,
 			  size_t size);

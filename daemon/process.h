@@ -19,7 +19,9 @@ void process_exe(pid_t pid, char exe[PROCESS_EXE]);
  * are not UTF-8, become \xNN. Cut off where the room ends.
  */
 void process_command(pid_t pid, char command[PROCESS_COMMAND]);
-/* The user whose process it is, who may read all of the above by himself. False: no such process. */
+/*
+ * The user whose process it is, who may read all of the above by himself. False: no such process.
+ */
 bool process_owner(pid_t pid, uid_t *uid);
 
 /*

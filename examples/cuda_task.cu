@@ -2,8 +2,8 @@
 /*
  * cuda_task.cu - a periodic real-time task with a CUDA kernel in each job, as the sample of
  * Linux-RTXG (2015, figures 2 and 3): the GPU is asked for, the kernel launched, and its end learnt
- * from a word that the GPU writes (FENCE) or from an interrupt that the GPU raises (NOTIFY), not from
- * CUDA.
+ * from a word that the GPU writes (FENCE) or from an interrupt that the GPU raises (NOTIFY), not
+ * from CUDA.
  *
  *     nvcc -o cuda_task cuda_task.cu $(pkg-config --cflags --libs rtxg)
  *     ./cuda_task [fence | notify | cuda] [JOBS [PERIOD_MS [KERNEL_US]]]

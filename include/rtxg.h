@@ -130,7 +130,8 @@ struct rtx_gpu_notify {
 	size_t size;
 	enum rtx_sync how;
 	/*
-	 * FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex, if fd < 0
+	 * FENCE: done when (int32_t)(*word - value) >= 0. NOTIFY: the same word as a futex, if fd <
+	 * 0
 	 */
 	volatile uint32_t *word;
 	uint32_t value;
@@ -139,8 +140,8 @@ struct rtx_gpu_notify {
 	int (*wait)(void *arg); /* WAIT: 0 or negative errno */
 	void *arg;
 	/*
-	 * FENCE and NOTIFY: done when this timeline has reached value; word and fd are not looked at
-	 * then. NULL = word or fd count.
+	 * FENCE and NOTIFY: done when this timeline has reached value; word and fd are not looked
+	 * at then. NULL = word or fd count.
 	 */
 	rtx_timeline_t timeline;
 	/*
@@ -155,9 +156,9 @@ struct rtx_gpu_notify {
  * RTX_SYNC_CALLER. -EPERM without a launch before it, -EALREADY a second time for the same launch,
  * -EINVAL a bad word or descriptor. Under SCHED_DEADLINE a FENCE is turned into NOTIFY by waiting
  * on the word with bounded sleeps, because yielding forfeits the rest of the runtime (Linux-RTXG,
- * section III.D). The kernel module looks at the word, too, where the GPU's interrupt is bound to it
- * (rtxg/irq.h): the next task is then given its permit from the interrupt, before this one has run.
- * It looks at one word for each engine of a handle, so keep to one.
+ * section III.D). The kernel module looks at the word, too, where the GPU's interrupt is bound to
+ * it (rtxg/irq.h): the next task is then given its permit from the interrupt, before this one has
+ * run. It looks at one word for each engine of a handle, so keep to one.
  */
 int rtx_gpu_notify(rtx_gpu_t handle, enum rtx_engine engine, const struct rtx_gpu_notify *notify);
 
@@ -188,8 +189,8 @@ int rtx_gpu_account(rtx_gpu_t handle, enum rtx_engine engine, uint64_t device_ns
 bool rtx_gpu_revoked(rtx_gpu_t handle, enum rtx_engine engine);
 
 /*
- * True if others wait for the end of what is outstanding, so that it matters to sync as soon as that
- * comes: the permit was called back, or the host wants to hear of each end. No system call.
+ * True if others wait for the end of what is outstanding, so that it matters to sync as soon as
+ * that comes: the permit was called back, or the host wants to hear of each end. No system call.
  */
 bool rtx_gpu_awaited(rtx_gpu_t handle, enum rtx_engine engine);
 
@@ -200,8 +201,9 @@ bool rtx_gpu_awaited(rtx_gpu_t handle, enum rtx_engine engine);
 int rtx_gpu_wait_revoked(rtx_gpu_t handle, enum rtx_engine engine, uint64_t time_ns);
 
 /*
- * Says that some of this program's work passes by without launches: lists then show it as managed in
- * part. For layers that know of a call and cannot hold it back. 0, -EINVAL or -ECHILD. No system call.
+ * Says that some of this program's work passes by without launches: lists then show it as managed
+ * in part. For layers that know of a call and cannot hold it back. 0, -EINVAL or -ECHILD. No system
+ * call.
  */
 int rtx_gpu_ungated(rtx_gpu_t handle);
 

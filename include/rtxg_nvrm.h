@@ -17,19 +17,19 @@
  *
  * How it works: a timeline is a 32-bit word in the program's memory and a channel that the GPU's
  * copy engine serves. The program's stream writes a number to the word behind its kernels. In the
- * channel stand an acquire of that number, a non-stalling interrupt, and a release of a fence with a
- * time stamp. The interrupt is a hint and has no sender; the word is the proof, and is read again
+ * channel stand an acquire of that number, a non-stalling interrupt, and a release of a fence with
+ * a time stamp. The interrupt is a hint and has no sender; the word is the proof, and is read again
  * after each.
  *
  * CUDA graphs: signal behind the launch of the graph. A node that was captured writes the same
- * number at each launch, so rtx_timeline_signal refuses a stream that is being captured. To wait for
- * a place inside a graph, give the timeline a word of the program's own, and let a node count it up
- * or set the node's number before each launch (cuGraphExecBatchMemOpNodeSetParams).
+ * number at each launch, so rtx_timeline_signal refuses a stream that is being captured. To wait
+ * for a place inside a graph, give the timeline a word of the program's own, and let a node count
+ * it up or set the node's number before each launch (cuGraphExecBatchMemOpNodeSetParams).
  *
  * What cannot be ordered: work on a stream that writes no word.
  *
- * Functions return 0 or a negative errno, with words for it in rtx_strerror(). They may be called by
- * several threads at once. After a fork they give -ECHILD in the child, which may open its own.
+ * Functions return 0 or a negative errno, with words for it in rtx_strerror(). They may be called
+ * by several threads at once. After a fork they give -ECHILD in the child, which may open its own.
  * Times are nanoseconds of CLOCK_MONOTONIC.
  */
 #ifndef RTXG_NVRM_H
@@ -65,8 +65,8 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm);
 /*
  * Makes a timeline. word: an aligned 32-bit word of the program's that its stream will write, in
  * memory that the GPU can reach and that is not freed before the timeline is closed; NULL = one of
- * librtxg's own, which is 0. -ENOSPC more than RTX_TIMELINES_MAX, -EINVAL a word that is not aligned,
- * -EFAULT memory that the driver cannot give to the GPU.
+ * librtxg's own, which is 0. -ENOSPC more than RTX_TIMELINES_MAX, -EINVAL a word that is not
+ * aligned, -EFAULT memory that the driver cannot give to the GPU.
  */
 int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *timeline);
 /*
@@ -89,9 +89,9 @@ int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value);
 /*
  * Asks for an interrupt when the word reaches value (that is, when (int32_t)(*word - value) >= 0),
  * or for its stamp alone where the end is foreseen. rtx_timeline_wait does so by itself; before the
- * wait it saves a little time. Numbers go forward:
- * -ERANGE for one before the last that was armed and not reached. -EAGAIN when RTX_TIMELINE_ARMED_MAX
- * are outstanding, or one fewer on a timeline that foresees.
+ * wait it saves a little time. Numbers go forward: -ERANGE for one before the last that was armed
+ * and not reached. -EAGAIN when RTX_TIMELINE_ARMED_MAX are outstanding, or one fewer on a timeline
+ * that foresees.
  */
 int rtx_timeline_arm(rtx_timeline_t timeline, uint32_t value);
 
@@ -111,13 +111,13 @@ int rtx_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how
 /*
  * how: RTX_SYNC_NOTIFY foresees. Where all but one of the last five uses took equally long (within
  * 10 us), a wait sleeps on a timer until about the end that is foreseen, and the GPU raises no
- * interrupt. RTX_FORESEE_LOOK wakes shortly before that end, looks at the word for 10 us at most and
- * 4 us on average, and asks for the interrupt if the value has not come: the thread goes on some
- * microseconds after the end and not after the way of an interrupt. RTX_FORESEE_SLEEP wakes shortly
- * after it, and looks for 3 us at most and 1 us on average: somewhat later, for less CPU time. An
- * end that comes earlier than foreseen is seen at the time that was foreseen. Uses of lengths that
- * differ, those of which several are outstanding or that several threads wait for, and those of
- * tasks whose host knows the word (rtx_gpu_notify) are waited for as without.
+ * interrupt. RTX_FORESEE_LOOK wakes shortly before that end, looks at the word for 10 us at most
+ * and 4 us on average, and asks for the interrupt if the value has not come: the thread goes on
+ * some microseconds after the end and not after the way of an interrupt. RTX_FORESEE_SLEEP wakes
+ * shortly after it, and looks for 3 us at most and 1 us on average: somewhat later, for less CPU
+ * time. An end that comes earlier than foreseen is seen at the time that was foreseen. Uses of
+ * lengths that differ, those of which several are outstanding or that several threads wait for, and
+ * those of tasks whose host knows the word (rtx_gpu_notify) are waited for as without.
  */
 enum rtx_foresee {
 	RTX_FORESEE_OFF,

@@ -35,12 +35,14 @@ typedef struct rtx_order *rtx_order_t;
 
 /* Who keeps the clocks, and how threads wait. */
 enum rtx_order_host {
-	/* a word for each thread; the thread that meets the last need wakes who waits, and no other */
+	/*
+	 * a word for each thread; the thread that meets the last need wakes who waits, and no other
+	 */
 	RTX_ORDER_FUTEX = 0,
 	/*
-	 * The six prototypes in rtxg.ko. 1 to 4 enter the kernel around each access; 5 and 6 look at
-	 * a page first. Blocking: an own queue (1, 2, 5), one for all (3, 4, 6). Waking: by the peers
-	 * (1, 3, 5, 6), by a scheduler in the kernel (2, 4).
+	 * The six prototypes in rtxg.ko. 1 to 4 enter the kernel around each access; 5 and 6 look
+	 * at a page first. Blocking: an own queue (1, 2, 5), one for all (3, 4, 6). Waking: by the
+	 * peers (1, 3, 5, 6), by a scheduler in the kernel (2, 4).
 	 */
 	RTX_ORDER_PROTO_1 = 1,
 	RTX_ORDER_PROTO_2 = 2,

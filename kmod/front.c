@@ -647,8 +647,8 @@ static int change(struct khost_task *task, const struct rtxg_host_change *wanted
 		if (err)
 			return err;
 		/*
-		 * What a user names for the vGPU that the task is on its way to is no right here: the
-		 * move may be taken back.
+		 * What a user names for the vGPU that the task is on its way to is no right here:
+		 * the move may be taken back.
 		 */
 		if (wanted->flags & RTXG_HOST_F_GIVEN)
 			task->priority_limit =

@@ -524,7 +524,9 @@ static int check_action(unsigned int irq, const struct irqaction *action)
 {
 	if (action->flags & IRQF_PERCPU)
 		return -EOPNOTSUPP;
-	/* its top half is that of the interrupt in whose thread it is called: ours would never be */
+	/*
+	 * its top half is that of the interrupt in whose thread it is called: ours would never be
+	 */
 	if (irq_check_status_bit(irq, IRQ_NESTED_THREAD))
 		return -EOPNOTSUPP;
 	return action->handler ? 0 : -ENOENT;

@@ -15,7 +15,7 @@
 enum rtxg_stage {
 	RTXG_STAGE_TOP,
 	RTXG_STAGE_THREAD, /* the driver's thread, or the handler where the kernel forces threads */
-	RTXG_STAGE_SECOND, /* the driver's thread, where the kernel has forced the handler into one */
+	RTXG_STAGE_SECOND, /* the driver's thread, where the handler was forced into one */
 	RTXG_STAGES,
 	RTXG_STAGE_TASKLET = RTXG_STAGES, /* no part of the handler's: for the log (events.h) */
 };

@@ -53,7 +53,7 @@ struct watch {
 	u32 width;
 	u64 mask, value;
 
-	/* the driver's threads run at a priority of ours; NULL: they do not. Under rtxg_hook_lock */
+	/* the driver's threads run at a priority of ours; NULL: they do not. By rtxg_hook_lock */
 	struct rtxg_owned __rcu *owned;
 	/* whose completions these are; UNBOUND: no GPU's. Written under the file's lock */
 	u64 bound;

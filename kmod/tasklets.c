@@ -159,7 +159,10 @@ static int main_of_thread(void *argument)
 		if (!ran)
 			__tasklet_schedule(tasklet);
 		trace_rtxg_irq_ends(tasklets->hook->irq, RTXG_STAGE_TASKLET);
-		/* without preemption in the kernel, nothing else would ever run beside a storm of them */
+		/*
+		 * without preemption in the kernel, nothing else would ever run beside a storm of
+		 * them
+		 */
 		cond_resched();
 	}
 	__set_current_state(TASK_RUNNING);

@@ -12,7 +12,10 @@ struct rtxg_tasklets;
 struct task_struct;
 
 struct rtxg_tasklets_user {
-	/* Whether the thread is to run it, and not the kernel here and now. In any context, under RCU. */
+	/*
+	 * Whether the thread is to run it, and not the kernel here and now. In any context, under
+	 * RCU.
+	 */
 	bool (*takes)(void *user);
 	/* The thread is about to run one. */
 	void (*runs)(void *user);

@@ -421,9 +421,9 @@ static void take_nmis(const struct event *events, size_t count, struct blame *b)
 }
 
 /*
- * Whether 8 bytes of x86 code end where interrupts have just been switched on: after POPF, or in the
- * instruction after STI, which the processor still runs with them off. Code that had interrupts on
- * has such bytes there by chance, in about one case of thirty.
+ * Whether 8 bytes of x86 code end where interrupts have just been switched on: after POPF, or in
+ * the instruction after STI, which the processor still runs with them off. Code that had interrupts
+ * on has such bytes there by chance, in about one case of thirty.
  */
 static bool just_enabled(long long code)
 {

@@ -3,11 +3,11 @@
  * blame.h - what made a task late: a pure function over decoded events.
  *
  * The time between the point at which a task was to wake and the moment at which it runs is cut at
- * each event of its CPU. Each piece is put down to what the CPU did in it, the innermost first: NMI,
- * interrupt, softirq, task. So the parts add up to the whole latency, exactly.
+ * each event of its CPU. Each piece is put down to what the CPU did in it, the innermost first:
+ * NMI, interrupt, softirq, task. So the parts add up to the whole latency, exactly.
  *
- * The method is that of OSADL (Emde, "Accelerated graphics with real-time", 2021): find the point at
- * which the task gave up the CPU, add its period, look at what ran instead of it.
+ * The method is that of OSADL (Emde, "Accelerated graphics with real-time", 2021): find the point
+ * at which the task gave up the CPU, add its period, look at what ran instead of it.
  */
 #ifndef RTXG_LATENCY_BLAME_H
 #define RTXG_LATENCY_BLAME_H
@@ -88,8 +88,8 @@ struct blame {
 
 /*
  * Events of one CPU in the order of their times. 0; -ESRCH if the task was not switched to and
- * ran_ns is 0, -ERANGE if it did not run before and neither expected_ns nor an interval says when it
- * was to wake, -EINVAL if it ran before it was to.
+ * ran_ns is 0, -ERANGE if it did not run before and neither expected_ns nor an interval says when
+ * it was to wake, -EINVAL if it ran before it was to.
  */
 int blame_find(const struct event *events, size_t count, const struct blame_case *c,
 	       struct blame *out);

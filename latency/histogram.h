@@ -34,13 +34,14 @@ void histogram_add_expected(struct histogram *h, uint64_t ns, uint64_t interval_
 void histogram_merge(struct histogram *h, const struct histogram *other);
 /*
  * What was counted since `before`, a copy of the counts of h, and brings the copy up to date. Both
- * have as many bins. The maximum is given, as it cannot be subtracted; the minimum is that of a bin.
+ * have as many bins. The maximum is given, as it cannot be subtracted; the minimum is that of a
+ * bin.
  */
 void histogram_since(struct histogram *out, const struct histogram *h, struct histogram *before,
 		     uint64_t max_ns);
 /*
- * The upper edge, in us, of the bin below which that share (0..1) of the latencies lies. The maximum
- * where the quantile lies in the overflows; 0 without latencies.
+ * The upper edge, in us, of the bin below which that share (0..1) of the latencies lies. The
+ * maximum where the quantile lies in the overflows; 0 without latencies.
  */
 double histogram_quantile_us(const struct histogram *h, double share);
 double histogram_mean_us(const struct histogram *h);

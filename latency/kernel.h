@@ -45,8 +45,8 @@ struct kernel_capture {
 };
 
 /*
- * Loads and attaches. NULL, and why in *reason, where that is not allowed or not possible: text that
- * need not be freed.
+ * Loads and attaches. NULL, and why in *reason, where that is not allowed or not possible: text
+ * that need not be freed.
  */
 struct kernel *kernel_open(const struct kernel_wants *wants, const char **reason);
 /* Detaches; what was counted can still be read. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * launcher.c - launches a kernel that does nothing but read the GPU's clock. The thread sleeps until
- * it is done: CUDA is asked to (blocking synchronisation); an OpenCL driver may spin.
+ * launcher.c - launches a kernel that does nothing but read the GPU's clock. The thread sleeps
+ * until it is done: CUDA is asked to (blocking synchronisation); an OpenCL driver may spin.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * load.c - rtxg-latency-load: works without pause, and prints the rate. Loads for `rtxg latency
- * table`: memory, where random data fit into the last cache or not, which decides whether the memory
- * bus is busy; and a GPU that raises an interrupt for each small kernel.
+ * table`: memory, where random data fit into the last cache or not, which decides whether the
+ * memory bus is busy; and a GPU that raises an interrupt for each small kernel.
  *
  * rtxg-latency-load BYTES    fills so much memory, prints "filled", copies one half to the other
  *                            until SIGTERM or SIGINT, then prints the MB copied a second (10^6

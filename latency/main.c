@@ -192,7 +192,9 @@ static int print_line(struct run *run)
 
 static void refusals(const struct run *run)
 {
-	/* Root is refused where the kernel gives each cgroup a real-time budget, and ours has none. */
+	/*
+	 * Root is refused where the kernel gives each cgroup a real-time budget, and ours has none.
+	 */
 	const char *remedy = geteuid() ? "CAP_SYS_NICE or a larger 'ulimit -r' is needed"
 				       : "CAP_SYS_NICE, or a cgroup with a real-time budget such "
 					 "as the root one, is needed";

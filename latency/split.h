@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * split.h - where the time between the launch of a kernel and its end went: a pure function over the
- * times of one cycle and the GPU's log of context switches.
+ * split.h - where the time between the launch of a kernel and its end went: a pure function over
+ * the times of one cycle and the GPU's log of context switches.
  */
 #ifndef RTXG_LATENCY_SPLIT_H
 #define RTXG_LATENCY_SPLIT_H
@@ -28,7 +28,8 @@ struct split_cycle {
 struct split_switch {
 	uint64_t ns;
 	uint32_t pid;
-	bool start; /* that process's context is on the engine from now on; else it is off, and saved */
+	/* that process's context is on the engine from now on; else it is off, and saved */
+	bool start;
 };
 
 enum split_kind {
@@ -52,7 +53,8 @@ struct split_part {
 
 /*
  * Events in the order of their times, from before the launch on; none: there is no log. The parts
- * add up to done_ns - launch_ns. Returns how many, at most SPLIT_PARTS, in the order of their begin.
+ * add up to done_ns - launch_ns. Returns how many, at most SPLIT_PARTS, in the order of their
+ * begin.
  */
 int split_cycle(const struct split_cycle *c, const struct split_switch *events, size_t count,
 		struct split_part *parts);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * trace.c - ftrace's text as events. A line is TASK-PID [CPU] FLAGS TIME: EVENT: DETAILS. The latency
- * format writes CPU and flags together, and cuts names at 8 letters. Excerpts leave fields out: what
- * a switch does not say is taken from the lines around it. What the timerlat tracer writes says how
- * long each interrupt and task took when it has ended, so it is put in the order of time. May not:
- * read a file.
+ * trace.c - ftrace's text as events. A line is TASK-PID [CPU] FLAGS TIME: EVENT: DETAILS. The
+ * latency format writes CPU and flags together, and cuts names at 8 letters. Excerpts leave fields
+ * out: what a switch does not say is taken from the lines around it. What the timerlat tracer
+ * writes says how long each interrupt and task took when it has ended, so it is put in the order of
+ * time. May not: read a file.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -281,8 +281,8 @@ static bool read_span(const char *text, uint64_t *begin, uint64_t *end)
 }
 
 /*
- * A line of the osnoise events, as rtla writes with the timerlat tracer: "irq_noise: nvme0q1:30 start
- * ...". `e` becomes its beginning, `more` its end. Returns how many events that are.
+ * A line of the osnoise events, as rtla writes with the timerlat tracer: "irq_noise: nvme0q1:30
+ * start ...". `e` becomes its beginning, `more` its end. Returns how many events that are.
  */
 static int decode_noise(const struct line *l, struct event *e, struct event *more)
 {
@@ -325,9 +325,9 @@ static int decode_noise(const struct line *l, struct event *e, struct event *mor
 }
 
 /*
- * The timerlat tracer's own lines: "#7 context irq timer_latency 932 ns" in the timer's interrupt, and
- * "#7 context thread timer_latency 11700 ns" when its thread runs. The first one shows which task ran
- * when the timer was due, and comes just before the thread is woken.
+ * The timerlat tracer's own lines: "#7 context irq timer_latency 932 ns" in the timer's interrupt,
+ * and "#7 context thread timer_latency 11700 ns" when its thread runs. The first one shows which
+ * task ran when the timer was due, and comes just before the thread is woken.
  */
 static int decode_timerlat(struct trace *trace, const struct line *l, struct event *e,
 			   struct event *more)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * trace.h - reads traces in text into events: what /sys/kernel/tracing/trace shows, with and without
- * the latency format, what `trace-cmd report` prints, and excerpts of them that were printed in
- * papers.
+ * trace.h - reads traces in text into events: what /sys/kernel/tracing/trace shows, with and
+ * without the latency format, what `trace-cmd report` prints, and excerpts of them that were
+ * printed in papers.
  */
 #ifndef RTXG_LATENCY_TRACE_H
 #define RTXG_LATENCY_TRACE_H

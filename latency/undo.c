@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * undo.c - puts settings back. A process of its own, in a session of its own, holds the old values
- * and the reading end of a pipe. Whatever ends the run closes the pipe: an orderly end, a signal, or
- * SIGKILL. One path serves them all. May not: change a setting before its old value is in the pipe.
+ * and the reading end of a pipe. Whatever ends the run closes the pipe: an orderly end, a signal,
+ * or SIGKILL. One path serves them all. May not: change a setting before its old value is in the
+ * pipe.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,10 @@
 struct cuda_page {
 	uintptr_t at;
 	bool going; /* CUDA is asked to forget it */
-	/* where the GPU finds the word in the context of CUDA's that has this number, if it is known */
+	/*
+	 * where the GPU finds the word in the context of CUDA's that has this number, if it is
+	 * known
+	 */
 	bool known;
 	unsigned long long context, word_at;
 	struct cuda_page *next;
@@ -26,8 +29,8 @@ int rtx_lib_cuda_place(struct cuda_page *page, volatile uint32_t *word, unsigned
 /* Is what the stream is given carried out in its order? -EBUSY it becomes a part of a graph. */
 int rtx_lib_cuda_check_stream(void *stream);
 /*
- * Lets a stream write there, behind what it has been given: -EIO CUDA refused, and the next one asks
- * for the place once more.
+ * Lets a stream write there, behind what it has been given: -EIO CUDA refused, and the next one
+ * asks for the place once more.
  */
 int rtx_lib_cuda_write(struct cuda_page *page, void *stream, unsigned long long at, uint32_t value);
 /*

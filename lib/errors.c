@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * errors.c - errors in words, one for each thread. May not change errno, nor print unless RTXG_LOG=1
- * asks for it.
+ * errors.c - errors in words, one for each thread. May not change errno, nor print unless
+ * RTXG_LOG=1 asks for it.
  */
 #include <stdarg.h>
 #include <stdbool.h>

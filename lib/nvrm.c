@@ -64,7 +64,9 @@ static void fork_child(void)
 			if (t->channel.event >= 0)
 				sys->close(sys->ctx, t->channel.event);
 			waited = waited || t->users;
-			/* A handler of signals may have forked: then the child is in a wait, too. */
+			/*
+			 * A handler of signals may have forked: then the child is in a wait, too.
+			 */
 			t->closing = true;
 		}
 		rtx_lib_nvrm_memory_abandon(&n->memory, waited);

@@ -458,13 +458,17 @@ int rtx_lib_nvrm_channel(struct nvrm_gpu *gpu, struct nvrm_memory *memory, unsig
 	return err;
 }
 
-/* Does the engine do what it is told? Some exist for the driver and have no hardware behind them. */
+/*
+ * Does the engine do what it is told? Some exist for the driver and have no hardware behind them.
+ */
 static int try_channel(struct nvrm_gpu *gpu, struct nvrm_channel *c)
 {
 	unsigned int naps = gpu->binds ? TRY_NAPS : TRY_NAPS_FIRST;
 	int place;
 
-	/* The first runlist is the compute engine's, where each wait would cost a context switch. */
+	/*
+	 * The first runlist is the compute engine's, where each wait would cost a context switch.
+	 */
 	if (!(c->token >> 16))
 		return -EOPNOTSUPP;
 	place = rtx_lib_nvrm_submit(gpu, c, 0, 0, 1, false);
@@ -504,7 +508,9 @@ static int open_engine(struct nvrm_gpu *gpu, struct nvrm_memory *memory, uint32_
 static int open_any_engine(struct nvrm_gpu *gpu, struct nvrm_memory *memory,
 			   struct nvrm_channel *first)
 {
-	/* Engines that only copy come first; the lowest two may share the compute engine's queue. */
+	/*
+	 * Engines that only copy come first; the lowest two may share the compute engine's queue.
+	 */
 	static const uint32_t engines[] = { 2, 3, 4, 5, 6, 7, 8, 9, 1, 0 };
 	static const uint32_t classes[] = { NV_CLASS_CHANNEL_AMPERE, NV_CLASS_CHANNEL_HOPPER,
 					    NV_CLASS_CHANNEL_BLACKWELL,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * nvrm_gpu.h - one client of the NVIDIA driver's resource manager with channels of its own on a copy
- * engine. It knows what to tell the GPU, not when. Not installed.
+ * nvrm_gpu.h - one client of the NVIDIA driver's resource manager with channels of its own on a
+ * copy engine. It knows what to tell the GPU, not when. Not installed.
  */
 #ifndef RTX_LIB_NVRM_GPU_H
 #define RTX_LIB_NVRM_GPU_H

@@ -35,7 +35,9 @@ int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t w
 		return -EAGAIN;
 	if (word_at)
 		p = put_semaphore(p, word_at, value, NV_SEM_ACQUIRE_CIRCULAR | NV_SEM_SWITCH);
-	/* Who is woken reads the word, so the interrupt does not wait until the fence is written. */
+	/*
+	 * Who is woken reads the word, so the interrupt does not wait until the fence is written.
+	 */
 	if (interrupt) {
 		*p++ = NV_METHODS(NV_NON_STALL_INTERRUPT, 1);
 		*p++ = 0;
@@ -46,7 +48,9 @@ int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t w
 		c->push[place * NVRM_PLACE_WORDS + i] = methods[i];
 	c->ring[place * 2] = (uint32_t)at;
 	c->ring[place * 2 + 1] = (uint32_t)(at >> 32) | (uint32_t)(p - methods) << 10;
-	/* All of it must be in memory before the GPU is told, and it reads past our caches' order. */
+	/*
+	 * All of it must be in memory before the GPU is told, and it reads past our caches' order.
+	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	__atomic_store_n(&c->userd[NV_USERD_GP_PUT / 4], next, __ATOMIC_RELEASE);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);

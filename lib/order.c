@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * order.c - the public calls of rtxg_order.h: opening, and whose turn it is to a host. May not: wait
- * or wake.
+ * order.c - the public calls of rtxg_order.h: opening, and whose turn it is to a host. May not:
+ * wait or wake.
  */
 #include <errno.h>
 #include <sched.h>

@@ -79,7 +79,8 @@ struct rtx_order {
 	struct rtxg_order_break broken;
 	/*
 	 * Called when a thread has waited for a while for another one: true if it has completed the
-	 * other one's access that is under way, by counting it in clock. Only the default host asks.
+	 * other one's access that is under way, by counting it in clock. Only the default host
+	 * asks.
 	 */
 	bool (*stuck)(struct rtx_order *order, struct rtx_order_thread *needed);
 	void *private; /* of the host */

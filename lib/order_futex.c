@@ -4,15 +4,15 @@
  * waits: the seventh host, beside the paper's eight.
  *
  * Each thread has a line of the cache for its clock, which it alone writes. An access without an
- * entry costs a comparison before it and a store after it. The order says beforehand at which of its
- * clocks a thread meets somebody's need (its signals); at all others it looks at nobody. A thread
- * that must wait looks a few times, as often as has paid off before and never on the last CPU, and
- * sleeps on a word of its own. Who meets its last need wakes it, and no other.
+ * entry costs a comparison before it and a store after it. The order says beforehand at which of
+ * its clocks a thread meets somebody's need (its signals); at all others it looks at nobody. A
+ * thread that must wait looks a few times, as often as has paid off before and never on the last
+ * CPU, and sleeps on a word of its own. Who meets its last need wakes it, and no other.
  *
  * No wake-up is lost: a sleeper says that it sleeps before it looks at the clocks once more; who
  * moves a clock does so before it looks for sleepers. The timeout of a sleep is for a thread that
- * stands still, see tick(); a sleep that ended by it though its needs were met is counted (rescues),
- * and tests want none.
+ * stands still, see tick(); a sleep that ended by it though its needs were met is counted
+ * (rescues), and tests want none.
  */
 #include <errno.h>
 #include <string.h>
@@ -151,8 +151,8 @@ static bool may_go(const struct rtx_order *order, const struct rtx_order_thread 
 }
 
 /*
- * Whether nobody wakes a thread that could go: it is on its way to be woken, if its needs were met a
- * moment ago.
+ * Whether nobody wakes a thread that could go: it is on its way to be woken, if its needs were met
+ * a moment ago.
  */
 static bool forgotten(struct rtx_order *order, struct rtx_order_thread *thread)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * order_module.c - the six prototypes of kernel-IRS, in rtxg.ko: 1 to 4 enter the kernel before and
- * after each access, 5 and 6 look at the module's page before an access and enter the kernel if they
- * must wait, and after each access. They are here to be compared with.
+ * after each access, 5 and 6 look at the module's page before an access and enter the kernel if
+ * they must wait, and after each access. They are here to be compared with.
  */
 #include <errno.h>
 #include <fcntl.h>

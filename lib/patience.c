@@ -73,7 +73,7 @@ static void begin(void)
 	pthread_condattr_destroy(&attributes);
 }
 
-/* --- who is not asked --------------------------------------------------------------------------- */
+/* --- who is not asked ------------------------------------------------------------------------- */
 
 /* With the lock. The place of that user, else a free one; -1: there is none. */
 static int place_of(uid_t user, uint64_t now)

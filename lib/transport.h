@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * transport.h - how a handle reaches its host: the daemon's socket and page, the module's device, or
- * no host at all. Not installed.
+ * transport.h - how a handle reaches its host: the daemon's socket and page, the module's device,
+ * or no host at all. Not installed.
  */
 #ifndef RTX_LIB_TRANSPORT_H
 #define RTX_LIB_TRANSPORT_H
@@ -44,9 +44,9 @@ struct transport {
 	/* Wakes the handle's own threads that wait. */
 	void (*wake)(struct rtx_gpu *h, unsigned int lane);
 	/*
-	 * The device writes how->word when a launch of that lane has completed: 0 or negative errno,
-	 * and then the host only believes the page. -EAGAIN: ask again at the next launch. NULL: it
-	 * cannot see such words.
+	 * The device writes how->word when a launch of that lane has completed: 0 or negative
+	 * errno, and then the host only believes the page. -EAGAIN: ask again at the next launch.
+	 * NULL: it cannot see such words.
 	 */
 	int (*fence)(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how);
 	/*

@@ -292,7 +292,9 @@ static int daemon_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_g
 	ret = rtx_lib_timeline_share(how->timeline, &share);
 	if (ret)
 		return ret;
-	/* Another thread may wait in a conversation for as long as it likes, for a GPU of a pool. */
+	/*
+	 * Another thread may wait in a conversation for as long as it likes, for a GPU of a pool.
+	 */
 	if (pthread_mutex_trylock(&h->control))
 		return -EAGAIN;
 	ret = simple_with(h,

@@ -352,7 +352,9 @@ static int mig_mode(struct nv_rm *rm, uint32_t subdevice)
 	return entry.data == NV_GPU_INFO_MIG_ON;
 }
 
-/* Which /dev/nvidiaN is this GPU's? With one GPU it hardly matters; 0 if the driver does not say. */
+/*
+ * Which /dev/nvidiaN is this GPU's? With one GPU it hardly matters; 0 if the driver does not say.
+ */
 static int minor_of(struct nv_rm *rm, uint32_t gpu_id)
 {
 	struct nv_card_info card[RM_GPUS_MAX] = { { 0 } };
@@ -410,8 +412,8 @@ int nv_rm_gpus_open(struct nv_rm *rm, struct nv_rm_gpu *gpus, int cap)
 	int fds[RM_GPUS_MAX], opened = 0, n = 0, err, i;
 
 	/*
-	 * Opening its device file is what attaches a GPU; a GPU that no program has open does not exist
-	 * for the driver.
+	 * Opening its device file is what attaches a GPU; a GPU that no program has open does not
+	 * exist for the driver.
 	 */
 	for (i = 0; i < RM_GPUS_MAX && opened < cap; i++) {
 		struct nv_register_fd reg = { .ctl_fd = rm->ctl };

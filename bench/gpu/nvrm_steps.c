@@ -12,8 +12,8 @@
  * the median. The last line of a phase has its whole time, and what came after its last call: for
  * init that is mostly the wait for the GPU's first release. --bind has each channel bound to its
  * engine before it is started, a call that librtxg leaves out where the driver does without: what
- * it saves by that. --bare opens each channel without a group of librtxg's, so that the driver makes
- * one of its own for each: what the group costs.
+ * it saves by that. --bare opens each channel without a group of librtxg's, so that the driver
+ * makes one of its own for each: what the group costs.
  */
 #include <errno.h>
 #include <getopt.h>

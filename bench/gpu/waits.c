@@ -12,11 +12,11 @@
  * and then writes a number to the memory of the host. Another thread, on a processor of its own,
  * looks for that number and notes the time: "wake" is how much later the waiting thread goes on.
  * "call" is what the way costs before the wait begins, "cpu" the processor time of a job in the
- * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps each
- * processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40 then, and
- * the one that looks 41. The ways take turns, --rounds of --runs each after 5 that are not counted,
- * and 20 where waits foresee. --for begins no round but the first after so many seconds. --only leaves those whose
- * name has that part, and may be given again. --trace prints as
+ * waiting thread, "interrupts" those of the GPU for each job on the whole machine. --load keeps
+ * each processor busy with a program of ordinary priority; the waiting thread has SCHED_FIFO 40
+ * then, and the one that looks 41. The ways take turns, --rounds of --runs each after 5 that are
+ * not counted, and 20 where waits foresee. --for begins no round but the first after so many
+ * seconds. --only leaves those whose name has that part, and may be given again. --trace prints as
  * many single waits of NOTIFY that foresees: when the launch was made, by the GPU's clock the word
  * came, it was seen, the wait ended. "timer" is no wait for a GPU: how late a timer of that length
  * wakes the same thread.

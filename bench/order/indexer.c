@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * indexer.c - 15 threads put four messages each into a hash table of 128 places, by compare and swap
- * (Flanagan and Godefroid 2005).
+ * indexer.c - 15 threads put four messages each into a hash table of 128 places, by compare and
+ * swap (Flanagan and Godefroid 2005).
  */
 #include "time_threads.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * philosophers.c - 16 philosophers who wait until one of their two chopsticks is free, take both and
- * lay them down again: those with even numbers take the right one first, those with odd numbers the
- * left one (after Silberschatz). Nothing but the order of their accesses keeps them apart.
+ * philosophers.c - 16 philosophers who wait until one of their two chopsticks is free, take both
+ * and lay them down again: those with even numbers take the right one first, those with odd numbers
+ * the left one (after Silberschatz). Nothing but the order of their accesses keeps them apart.
  */
 #include "time_threads.h"
 

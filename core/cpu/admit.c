@@ -221,7 +221,10 @@ static uint64_t use_ppm(const struct rtxg_admit_task *t)
 	return ceil_div(t->cost_ns * PPM, t->period_ns);
 }
 
-/* Use of the CPU or cluster where a task stays, by all that stay there; after the last, of all CPUs. */
+/*
+ * Use of the CPU or cluster where a task stays, by all that stay there; after the last, of all
+ * CPUs.
+ */
 static int admit_capacity(struct rtxg_admission *set, struct rtxg_admit_verdict *verdict)
 {
 	const struct rtxg_admit_task *t = &set->tasks[set->at];
@@ -248,8 +251,8 @@ static int admit_capacity(struct rtxg_admission *set, struct rtxg_admit_verdict 
 }
 
 /*
- * Periods of RM that differ. Where EDF tasks stand between their ranks, RM tasks know no order among
- * themselves that holds, as if there were more periods than priorities.
+ * Periods of RM that differ. Where EDF tasks stand between their ranks, RM tasks know no order
+ * among themselves that holds, as if there were more periods than priorities.
  */
 static int count_periods(struct rtxg_admission *set)
 {

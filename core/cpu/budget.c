@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * budget.c - CPU time for each period. See rtxg_cpu_budget.h. May not: read a clock, or stop a task.
+ * budget.c - CPU time for each period. See rtxg_cpu_budget.h. May not: read a clock, or stop a
+ * task.
  */
 #include "rtxg_cpu_budget.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * place.c - the CPU of a task that stays on one. See rtxg_cpu_place.h. May not: move a task, or know
- * which CPUs are online: the host allows them.
+ * place.c - the CPU of a task that stays on one. See rtxg_cpu_place.h. May not: move a task, or
+ * know which CPUs are online: the host allows them.
  */
 #include "rtxg_cpu_place.h"
 

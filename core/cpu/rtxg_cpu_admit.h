@@ -17,8 +17,8 @@
  *                                 Baker 2003), else the next
  *   several CPUs, anything else   interference in the window of a job (Bertogna, Cirinei and Lipari
  *                                 2005)
- * and everywhere: no more use of a CPU, or of those of a cluster together, than their capacity, what
- * the kernel leaves to real-time tasks.
+ * and everywhere: no more use of a CPU, or of those of a cluster together, than their capacity,
+ * what the kernel leaves to real-time tasks.
  *
  * Only tasks whose domains meet compete. Clusters that share no CPU are as separate machines.
  *
@@ -94,7 +94,9 @@ struct rtxg_admit_verdict {
 struct rtxg_admission {
 	const struct rtxg_admit_task *tasks;
 	uint32_t count, cpus, capacity_ppm;
-	/* how far it has come: with which test, at which task, and with that task's response time */
+	/*
+	 * how far it has come: with which test, at which task, and with that task's response time
+	 */
 	uint32_t stage, at, step;
 	uint64_t response;
 	uint64_t use; /* of all tasks so far, ppm of one CPU */
@@ -103,12 +105,14 @@ struct rtxg_admission {
 	bool rm, edf;
 };
 
-/* The tasks are read at every step, and do not change. cpus and capacity_ppm as rtxg_cpu_admit(). */
+/*
+ * The tasks are read at every step, and do not change. cpus and capacity_ppm as rtxg_cpu_admit().
+ */
 void rtxg_admission_begin(struct rtxg_admission *admission, const struct rtxg_admit_task *tasks,
 			  uint32_t count, uint32_t cpus, uint32_t capacity_ppm);
 /*
- * One step, which looks at each task a few times at most. 1: there is more to do; else the answer of
- * rtxg_cpu_admit(), and its verdict.
+ * One step, which looks at each task a few times at most. 1: there is more to do; else the answer
+ * of rtxg_cpu_admit(), and its verdict.
  */
 int rtxg_admission_step(struct rtxg_admission *admission, struct rtxg_admit_verdict *verdict);
 

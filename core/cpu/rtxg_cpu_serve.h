@@ -23,7 +23,10 @@ enum rtxg_serve_mode {
 	RTXG_SERVE_KEPT,  /* as the kernel made it: FIFO 50, whatever it works for */
 	RTXG_SERVE_FIXED, /* one priority, as with PREEMPT_RT */
 	RTXG_SERVE_OWNER, /* its owner's effective priority */
-	/* the same; what can run without a thread does, if the owner comes before the interrupted task */
+	/*
+	 * the same; what can run without a thread does, if the owner comes before the interrupted
+	 * task
+	 */
 	RTXG_SERVE_PAI,
 	RTXG_SERVE_MODES,
 };
@@ -41,10 +44,13 @@ struct rtxg_serve_rule {
 	uint64_t runtime_ns, period_ns;
 };
 
-/* A task for which it works. The first is the one whose work is on the device; others wait for it. */
+/*
+ * A task for which it works. The first is the one whose work is on the device; others wait for it.
+ */
 struct rtxg_serve_owner {
-	/* effective, inherited ones included, as Linux counts: -1 DEADLINE, 0..99 real-time (0 is the
-	 * highest), from 100 on ordinary
+	/*
+	 * effective, inherited ones included, as Linux counts: -1 DEADLINE, 0..99 real-time (0 is
+	 * the highest), from 100 on ordinary
 	 */
 	int32_t prio;
 	int32_t cpu; /* the only one that it may run on; -1: there are several */
@@ -60,14 +66,14 @@ struct rtxg_serve {
 /* 0, or -EINVAL for a rule that is none. */
 int rtxg_serve_check(const struct rtxg_serve_rule *rule);
 /*
- * The highest of its owners. On the CPU of the first one, if that one has but one: at one priority on
- * one CPU the two never run at a time, as the single-threaded task model assumes.
+ * The highest of its owners. On the CPU of the first one, if that one has but one: at one priority
+ * on one CPU the two never run at a time, as the single-threaded task model assumes.
  */
 struct rtxg_serve rtxg_serve(const struct rtxg_serve_rule *rule,
 			     const struct rtxg_serve_owner *owners, uint32_t count);
 /*
- * Whether its next piece of work runs at once, in the place of the task that runs here, instead of in
- * the thread. Both priorities as Linux counts.
+ * Whether its next piece of work runs at once, in the place of the task that runs here, instead of
+ * in the thread. Both priorities as Linux counts.
  */
 bool rtxg_serve_at_once(const struct rtxg_serve_rule *rule, int32_t owner, int32_t running);
 /* The priority that works for an owner; RTXG_SERVE_MAX for a DEADLINE one. */

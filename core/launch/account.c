@@ -89,7 +89,10 @@ void core_account_start_thinking(struct core_account *account, struct core_lane 
 	uint64_t wait;
 
 	core_account_stop_thinking(account);
-	/* What giving up costs: one launch of another, which cannot be taken back, and two wake-ups. */
+	/*
+	 * What giving up costs: one launch of another, which cannot be taken back, and two
+	 * wake-ups.
+	 */
 	wait = core_pauses_wait(&lane->pauses, engine->gpu->params.think_ns,
 				core_engine_longest(engine, now) + WAKE_UPS_NS);
 	if ((!wait && !lends) || !account->vgpu->tasks)

@@ -29,8 +29,8 @@ bool core_account_others_want(struct core_engine *engine, const struct core_acco
 			      uint64_t now);
 
 /*
- * The engine is free and best is next: is another account, likely to be back soon, to have it first?
- * before() says so of one that thinks. If so, *look_again is when waiting for it ends, and
+ * The engine is free and best is next: is another account, likely to be back soon, to have it
+ * first? before() says so of one that thinks. If so, *look_again is when waiting for it ends, and
  * engine->awaited is that one.
  */
 bool core_engine_awaits(struct core_engine *engine, struct core_account *best,

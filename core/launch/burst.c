@@ -12,8 +12,8 @@ static void begin(struct permit_burst *burst, uint64_t now, uint64_t launches)
 }
 
 /*
- * A launch has ended; a burst is one, and its length says nothing of its parts. Whether the next may
- * begin now: between two bursts the core is told once.
+ * A launch has ended; a burst is one, and its length says nothing of its parts. Whether the next
+ * may begin now: between two bursts the core is told once.
  */
 static bool note(struct permit_burst *burst, uint64_t now)
 {

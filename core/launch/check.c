@@ -68,7 +68,8 @@ int rtxg_core_vgpu_view(const struct rtxg_core *core, uint32_t vgpu, uint32_t en
 		return -EINVAL;
 	v = &core->vgpus[vgpu];
 	/*
-	 * Books are brought up to date when a host looks; for a core that may not change, in a copy.
+	 * Books are brought up to date when a host looks; for a core that may not change, in a
+	 * copy.
 	 */
 	shown = v->accounts[engine];
 	policy = shown.engine->policy;

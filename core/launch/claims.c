@@ -6,7 +6,9 @@
 #include "claims.h"
 #include "words.h"
 
-/* The fastest launch: a page that claims more launches than that for its lifetime is not believed. */
+/*
+ * The fastest launch: a page that claims more launches than that for its lifetime is not believed.
+ */
 #define LAUNCH_NS 10u
 
 uint64_t permit_active_ns(const struct permit_use *use, uint64_t at)

@@ -14,7 +14,9 @@ void permit_begin_claims(struct permit_machine *m, struct permit_lane *lane, uin
  * passed.
  */
 uint64_t permit_claimed_use(struct permit_machine *m, struct permit_lane *lane);
-/* Device time and launches, on which nothing depends: for people, and bounded to what is possible. */
+/*
+ * Device time and launches, on which nothing depends: for people, and bounded to what is possible.
+ */
 void permit_count_claims(struct permit_machine *m, struct permit_task *task);
 
 #endif

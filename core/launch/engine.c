@@ -130,8 +130,8 @@ static void holder_contended(struct core_engine *engine, struct core_account *ow
 }
 
 /*
- * The engine is not kept free any longer for the account that it was kept free for. That time was at
- * the others' cost, so it is charged as if the lane had used it.
+ * The engine is not kept free any longer for the account that it was kept free for. That time was
+ * at the others' cost, so it is charged as if the lane had used it.
  */
 void core_engine_end_wait(struct core_engine *engine, uint64_t now)
 {

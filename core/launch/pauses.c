@@ -29,8 +29,8 @@ void core_pauses_note(struct core_pauses *pauses, uint64_t ns)
 /*
  * With the distribution known, the best time to wait for before giving up can be computed (Karlin,
  * Manasse, McGeoch and Owicki, "Competitive randomized algorithms for nonuniform problems",
- * Algorithmica 11, 1994). While it is not, waiting for as long as giving up would cost is never more
- * than twice as dear as the best.
+ * Algorithmica 11, 1994). While it is not, waiting for as long as giving up would cost is never
+ * more than twice as dear as the best.
  */
 uint64_t core_pauses_wait(const struct core_pauses *pauses, uint64_t most, uint64_t price)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * pauses.h - how long a lane pauses between two launches, learnt from those that it made lately, and
- * for how long an engine is worth keeping free for it. Inner.
+ * pauses.h - how long a lane pauses between two launches, learnt from those that it made lately,
+ * and for how long an engine is worth keeping free for it. Inner.
  *
  * A mean says little of pauses. A program that waits for each result launches again after some tens
  * of microseconds; now and then it reads a file, or waits for a CPU, for longer than any engine

@@ -114,9 +114,9 @@ struct permit_ops {
 	 */
 	bool (*passed)(void *host, const struct permit_task *task, uint32_t engine, uint64_t value);
 	/*
-	 * a lane of that engine is likely to get its permit before then, and its client has been woken to stand
-	 * ready: the host may do so too, and call permit_interrupt() until then. NULL: it is awake
-	 * whenever a permit ends
+	 * a lane of that engine is likely to get its permit before then, and its client has been
+	 * woken to stand ready: the host may do so too, and call permit_interrupt() until then.
+	 * NULL: it is awake whenever a permit ends
 	 */
 	void (*stand_ready)(void *host, uint32_t gpu, uint32_t engine, uint64_t until_ns);
 };
@@ -141,8 +141,8 @@ void permit_init(struct permit_machine *machine, struct rtxg_core *core,
 		 const struct permit_ops *ops, void *host);
 
 /*
- * now_ns, of all calls: CLOCK_MONOTONIC, ns, read after the lock that serialises the calls was taken:
- * it never runs backwards from one call to the next.
+ * now_ns, of all calls: CLOCK_MONOTONIC, ns, read after the lock that serialises the calls was
+ * taken: it never runs backwards from one call to the next.
  *
  * An event about objects (GPUs, vGPUs, pools), with all that follows from it. Like all calls here
  * that return int: 0 or a negative errno, and then machine->refusal says why.
@@ -170,9 +170,9 @@ void permit_ring(struct permit_machine *machine, uint64_t now_ns, struct permit_
 /* The host looks at a task by itself, which is no sign of life of the client. */
 void permit_look(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task);
 /*
- * A device says that something has ended on that engine of a GPU: if that is all that its holder had
- * in flight, the permit goes on to the next, though the holder has not run since. The holder; NULL:
- * that is not known. May be called without need.
+ * A device says that something has ended on that engine of a GPU: if that is all that its holder
+ * had in flight, the permit goes on to the next, though the holder has not run since. The holder;
+ * NULL: that is not known. May be called without need.
  */
 struct permit_task *permit_interrupt(struct permit_machine *machine, uint64_t now_ns, uint32_t gpu,
 				     uint32_t engine);
@@ -191,8 +191,8 @@ int permit_pool_release(struct permit_machine *machine, uint64_t now_ns, struct 
 void permit_lane_stats(const struct permit_machine *machine, const struct permit_task *task,
 		       uint32_t engine, struct rtxg_stats *stats);
 /*
- * For how long a lane of the account wanted the engine: waited for it, or had something in flight. A
- * permit that a pausing program keeps is not wanted meanwhile.
+ * For how long a lane of the account wanted the engine: waited for it, or had something in flight.
+ * A permit that a pausing program keeps is not wanted meanwhile.
  */
 uint64_t permit_active_ns(const struct permit_use *use, uint64_t now);
 

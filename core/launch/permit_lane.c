@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * permit_lane.c - one lane: its permit word, and what the machine remembers of it. See permit_lane.h.
- * May not: speak to the core.
+ * permit_lane.c - one lane: its permit word, and what the machine remembers of it. See
+ * permit_lane.h. May not: speak to the core.
  */
 #include "permit_lane.h"
 #include "words.h"

@@ -122,8 +122,8 @@ struct core_policy {
 
 	/**
 	 * @paused: the engine was kept free for so long, at others' cost, because the account,
-	 * which holds no permit, was likely to be back soon. Present in policies that let an account
-	 * be waited for (core_engine_awaits)
+	 * which holds no permit, was likely to be back soon. Present in policies that let an
+	 * account be waited for (core_engine_awaits)
 	 */
 	void (*paused)(struct core_account *account, uint64_t ns, uint64_t now);
 

@@ -400,9 +400,9 @@ static uint64_t leftover_turn(const struct core_account *account)
 
 /*
  * For so long after it was given, a permit is not called back for a waiter of the same vGPU and
- * rank, while its holder goes on without a pause: two programs that launch tiny kernels would change
- * places after each. A change takes about as long as two such launches, which is shared by the
- * launches of a turn. No shorter than the least turn of leftover time between vGPUs.
+ * rank, while its holder goes on without a pause: two programs that launch tiny kernels would
+ * change places after each. A change takes about as long as two such launches, which is shared by
+ * the launches of a turn. No shorter than the least turn of leftover time between vGPUs.
  */
 #define SIBLING_TURN_NS 1000000u
 

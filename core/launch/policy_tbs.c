@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * policy_tbs.c - every vGPU with a reservation is a total bandwidth server (Spuri and Buttazzo, RTSS
- * 1994; "Scheduling aperiodic tasks in dynamic priority systems", Real-Time Systems 10, 1996).
+ * policy_tbs.c - every vGPU with a reservation is a total bandwidth server (Spuri and Buttazzo,
+ * RTSS 1994; "Scheduling aperiodic tasks in dynamic priority systems", Real-Time Systems 10, 1996).
  *
  * A request k gets the deadline d(k) = max(r(k), d(k-1)) + C(k) / U, with r its arrival, C its
  * length and U the reservation; the earliest deadline goes first (EDF). Requests of one vGPU are
  * served in the order of its task policy, one deadline at a time. C is the task's runtime if it
  * gave one, and else the mean of the vGPU's recent launches. Once a launch has ended, the time that
  * it really took replaces C in d(k), so that a wrong guess is paid for by the next deadline. Time
- * that no other vGPU waited for costs nothing. vGPUs without a reservation come after all others, in
- * order of arrival.
+ * that no other vGPU waited for costs nothing. vGPUs without a reservation come after all others,
+ * in order of arrival.
  *
  * Good for reservations with rare requests of known length: each gets the earliest deadline that
  * its share allows, without waiting for a budget to come back. Not good where lengths vary widely

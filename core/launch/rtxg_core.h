@@ -110,10 +110,9 @@ struct rtxg_gpu_params {
 	uint64_t band_wait_ns; /* wait for a vGPU below its share; 0 = 500 us */
 	/*
 	 * A vGPU whose task is likely to come back soon after a launch has the engine kept free for
-	 * it, if it may go before those who wait (anticipation): for as long as that costs less than
-	 * a launch of the others would, by the pauses that the task made lately, and no longer than
-	 * this. It pays for the time.
-	 * 0 = 2 ms, RTXG_TIME_NEVER = do not wait
+	 * it, if it may go before those who wait (anticipation): for as long as that costs less
+	 * than a launch of the others would, by the pauses that the task made lately, and no longer
+	 * than this. It pays for the time. 0 = 2 ms, RTXG_TIME_NEVER = do not wait
 	 */
 	uint64_t think_ns;
 	/*
@@ -253,9 +252,9 @@ enum rtxg_action_type {
 	 */
 	RTXG_ACT_POOL_INHERIT,
 	/*
-	 * task, engine, gpu, at_ns: waits, and is likely to get the permit before that time, because
-	 * what is on the engine is likely to end: a host may keep awake who is to act then. Nothing
-	 * depends on it
+	 * task, engine, gpu, at_ns: waits, and is likely to get the permit before that time,
+	 * because what is on the engine is likely to end: a host may keep awake who is to act then.
+	 * Nothing depends on it
 	 */
 	RTXG_ACT_ALERT,
 };
@@ -351,8 +350,8 @@ struct rtxg_gpu_params rtxg_core_gpu_defaults(void);
  */
 uint32_t rtxg_core_device_advice(const struct rtxg_core *core, uint32_t pool);
 /*
- * The task that holds the GPU in whose queue this task waits; RTXG_NONE if the task waits for no GPU
- * of a pool.
+ * The task that holds the GPU in whose queue this task waits; RTXG_NONE if the task waits for no
+ * GPU of a pool.
  */
 uint32_t rtxg_core_pool_holder(const struct rtxg_core *core, uint32_t task);
 

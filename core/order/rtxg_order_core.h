@@ -77,8 +77,8 @@ int rtxg_order_load(struct rtxg_order *order, const struct rtxg_order_entry *ent
 uint32_t rtxg_order_next(const struct rtxg_order *order, uint32_t thread, uint32_t number);
 
 /*
- * The first need of an entry that the clocks do not meet; NULL: it may go. Clocks stand stride words
- * apart, and are read so that what a counted access wrote is seen by the access that may go.
+ * The first need of an entry that the clocks do not meet; NULL: it may go. Clocks stand stride
+ * words apart, and are read so that what a counted access wrote is seen by the access that may go.
  */
 static inline const struct rtxg_order_need *rtxg_order_unmet(const struct rtxg_order *order,
 							     uint32_t entry, const uint32_t *clocks,
@@ -167,7 +167,9 @@ bool rtxg_order_may_go(const struct rtxg_order_run *run, uint32_t thread);
 
 /* --- from a run to an order, and to a smaller one --------------------------------------------- */
 
-/* One access, in the order in which they happened. Several of one number: one access, two places. */
+/*
+ * One access, in the order in which they happened. Several of one number: one access, two places.
+ */
 struct rtxg_order_access {
 	uint32_t thread;
 	uint32_t number;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * tables.c - loading an order: its tables, and whatever is wrong with it. See rtxg_order_core.h. May
- * not: know which accesses happened; that is the machine's.
+ * tables.c - loading an order: its tables, and whatever is wrong with it. See rtxg_order_core.h.
+ * May not: know which accesses happened; that is the machine's.
  */
 #include "tables.h"
 
@@ -237,8 +237,8 @@ static void make_signals(struct rtxg_order *order)
 /* --- the walk --------------------------------------------------------------------------------- */
 
 /*
- * Moves one thread on; what it waits for is left in need, NULL at its end. A need that was met stays
- * met, so each need is looked at once, and once more each time that its thread waits for it.
+ * Moves one thread on; what it waits for is left in need, NULL at its end. A need that was met
+ * stays met, so each need is looked at once, and once more each time that its thread waits for it.
  */
 static const struct rtxg_order_need *walk_on(struct order_walk *walk, uint32_t thread,
 					     void (*met)(void *context, uint32_t entry),

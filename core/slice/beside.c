@@ -8,7 +8,8 @@
  * displaces it. So it is tried. For a moment the tenant runs beside the turn of another one, whose
  * slices are short then, and the log tells. A stay that goes on beyond its slice ends because
  * another one wants the engine from then on, and did not before. So from the tenant's own stay to
- * the end of such a one it had nothing to do. All else that it was off the engine counts as waiting.
+ * the end of such a one it had nothing to do. All else that it was off the engine counts as
+ * waiting.
  *
  * Pauses are worth while if they are longer than the change-overs that they cost. Those are charged
  * to the tenant, for it is its pauses that cause them. What it waits for may be as much of its time

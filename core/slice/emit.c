@@ -14,7 +14,7 @@
 #define READY_STAYS	 4 /* so many times that it comes onto the engine tell that it is ready */
 /* so long without a failure: the next one is the first again */
 #define PAUSE_FORGET (1000 * MS)
-#define LOG_EARLY    (1 * MS) /* the log is read so much early rather than by a wake-up of its own */
+#define LOG_EARLY    (1 * MS) /* the log is read so much early rather than by an own wake-up */
 
 static struct slice_retry *retry_of(struct slice_context *context, uint32_t type)
 {

@@ -95,13 +95,13 @@ struct slice_tenant {
 	/* urgent.c, for tenants with a latency */
 	enum rtxg_slice_mechanism mechanism;
 	uint64_t look; /* how often its queues are looked into where all are stopped for it */
-	uint64_t
-		for_bound; /* the longest slice of others with a latency with which its bound holds */
+	/* the longest slice of others with a latency with which its bound holds */
+	uint64_t for_bound;
 	uint64_t for_others; /* what the bound leaves for slices of those without, all together */
 	uint64_t most_slice; /* of its own contexts, with which the bounds of the others hold */
 	/*
-	 * How much more it had than its share of all work: counted up, while its lag is against what
-	 * the others had, and jumps when one of them comes or goes.
+	 * How much more it had than its share of all work: counted up, while its lag is against
+	 * what the others had, and jumps when one of them comes or goes.
 	 */
 	uint64_t overdraft;
 	bool over;	     /* too far ahead of its share to keep its bound */
@@ -263,9 +263,10 @@ struct rtxg_slice {
 	uint64_t slice_of_others; /* than tenants with a latency */
 	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;
-	bool may_leave; /* a bound leaves time for a stopped context to go at the end of its slice */
-	bool waiting;	/* two tenants or more have work, or a stopped one has */
-	uint64_t idle;	/* the engine had nothing to do while a stopped context had */
+	/* a bound leaves time for a stopped context to go at the end of its slice */
+	bool may_leave;
+	bool waiting;	  /* two tenants or more have work, or a stopped one has */
+	uint64_t idle;	  /* the engine had nothing to do while a stopped context had */
 	uint64_t idle_at; /* up to when that is reckoned */
 	uint64_t busy;	  /* for so long it has had work since then, as the log has told */
 	/*

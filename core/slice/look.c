@@ -11,7 +11,7 @@
 #define YOUNG_STAYS   4
 #define SETTLED_TICKS 4
 #define CALM_TICKS    10
-#define STEADY	      (10000 * MS) /* so long without a gap: its queues are looked into less often */
+#define STEADY	      (10000 * MS) /* so long without a gap: its queues are looked into less */
 
 /* Has another tenant than this one something on the engine, or waiting for it? */
 static bool others_active(const struct rtxg_slice *s, uint32_t tenant)

@@ -2,9 +2,9 @@
 /*
  * part.c - which queues of a context are stopped when it is: see rtxg_slice_part.h.
  *
- * What is left alone is looked at soon after the stop, and then further and further apart, as far as
- * the context has been stopped for: most stops are short, and in the long ones a late look costs the
- * others little.
+ * What is left alone is looked at soon after the stop, and then further and further apart, as far
+ * as the context has been stopped for: most stops are short, and in the long ones a late look costs
+ * the others little.
  *
  * May not: know what a queue is.
  */

@@ -90,7 +90,9 @@ struct rtxg_slice_params {
 	/* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
 	uint64_t slice_min_ns;
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
-	/* BATCH: one that wakes up and is so far behind the turn's owner runs beside it; 0 = 2 ms */
+	/*
+	 * BATCH: one that wakes up and is so far behind the turn's owner runs beside it; 0 = 2 ms
+	 */
 	uint64_t lag_ns;
 	/* time between looks while there is something to decide; 0 = 3 ms */
 	uint64_t tick_ns;
@@ -112,9 +114,11 @@ struct rtxg_slice_params {
 	 */
 	uint64_t stop_ns, stop_more_ns, resume_ns, resume_more_ns, restore_ns;
 	uint64_t look_ns; /* shortest time between looks into a queue; 0 = 50 us */
-	uint64_t
-		quiet_ns; /* arrival: the others are let go after so long a quiet at most; 0 = 1 ms */
-	/* how far ahead of its share a tenant with a latency may run and keep its bound; 0 = 100 ms */
+	/* arrival: the others are let go after so long a quiet at most; 0 = 1 ms */
+	uint64_t quiet_ns;
+	/*
+	 * how far ahead of its share a tenant with a latency may run and keep its bound; 0 = 100 ms
+	 */
 	uint64_t burst_ns;
 	/* while it has nothing to do, what a tenant is owed shrinks to so much; 0 = 10 ms */
 	uint64_t owed_ns;
@@ -153,7 +157,9 @@ struct rtxg_slice_tenant {
 	 * rtxg_slice_admit() says whether it can be kept.
 	 */
 	uint64_t latency_ns;
-	/* length of its turns where batch work alternates: 0 = the core chooses, else 1 ms to 1 s */
+	/*
+	 * length of its turns where batch work alternates: 0 = the core chooses, else 1 ms to 1 s
+	 */
 	uint64_t quantum_ns;
 };
 #define RTXG_SLICE_LATENCY_MIN 100000ull
@@ -277,8 +283,8 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 struct rtxg_slice_share {
 	uint32_t min_ppm;
 	/*
-	 * What runs can be stopped in mid-flight: then a share may be off by 2 points. Else a launch
-	 * runs to its end, and it may be off by 3. A reservation of no more is not judged.
+	 * What runs can be stopped in mid-flight: then a share may be off by 2 points. Else a
+	 * launch runs to its end, and it may be off by 3. A reservation of no more is not judged.
 	 */
 	bool stoppable;
 	uint64_t span_ns;   /* that was looked at: RTXG_SLICE_SHARE_SPAN_NS or a little more */
@@ -376,8 +382,8 @@ struct rtxg_slice_admission {
 	uint32_t best_mechanism; /* the one that gives the shortest bound */
 	uint64_t bound_ns;	 /* the bound that `mechanism` gives; 0 if there is none */
 	uint64_t best_ns;	 /* the shortest bound that can be given; NEVER = none at all */
-	uint32_t
-		contexts; /* contexts of others that were reckoned with: those there are, at least 1 */
+	/* contexts of others that were reckoned with: those there are, at least 1 */
+	uint32_t contexts;
 	uint32_t loads;	 /* of those, the ones that cannot be governed: they break any bound */
 	uint32_t beside; /* other tenants with a latency: their work goes in turn with this one's */
 	uint32_t critical; /* critical tenants: the bound is kept outside the time of their work */

@@ -6,8 +6,8 @@
  * A stop takes the driver time for each queue. A queue that is left alone and begins to carry work
  * runs, though the core has stopped its context: until it is looked at, which is bounded. So what
  * may be left alone is decided here, with the other promises, and a lever that looks into queues
- * says what it saw. All times are ns of CLOCK_MONOTONIC. Plain structs in, plain structs out; zeroed
- * ones are the start.
+ * says what it saw. All times are ns of CLOCK_MONOTONIC. Plain structs in, plain structs out;
+ * zeroed ones are the start.
  */
 #ifndef RTXG_SLICE_PART_H
 #define RTXG_SLICE_PART_H

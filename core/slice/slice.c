@@ -236,8 +236,8 @@ static void plan(struct rtxg_slice *s)
 	s->waiting = present >= 2 || stopped;
 	/*
 	 * For one tenant without a cap there is nothing to decide: look rarely, to notice others,
-	 * and still less often where a program would have to come first. What is done meanwhile does
-	 * not put the reading of the log off: what is set, work that comes, or a release.
+	 * and still less often where a program would have to come first. What is done meanwhile
+	 * does not put the reading of the log off: what is set, work that comes, or a release.
 	 */
 	if (s->turns)
 		at = s->read + slice_calm_ns(s, caps);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * access_log.c - a bug of the kind of Apache's 25520: two threads append lines to one buffer, and
- * nothing keeps them apart between copying a line and moving the end. A lost update, after the study
- * of Lu, Park, Seo and Zhou (2008). Exits with 1 when a line is lost or torn.
+ * nothing keeps them apart between copying a line and moving the end. A lost update, after the
+ * study of Lu, Park, Seo and Zhou (2008). Exits with 1 when a line is lost or torn.
  */
 #include <pthread.h>
 #include <stdio.h>

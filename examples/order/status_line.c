@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * status_line.c - a bug of the kind of MySQL's 3596: one thread looks whether a statement's status
- * is set and then prints it, another one ends the statement and takes the status away in between. An
- * atomicity violation, after the study of Lu, Park, Seo and Zhou (2008). Ends by SIGSEGV when it
+ * is set and then prints it, another one ends the statement and takes the status away in between.
+ * An atomicity violation, after the study of Lu, Park, Seo and Zhou (2008). Ends by SIGSEGV when it
  * strikes.
  */
 #include <pthread.h>

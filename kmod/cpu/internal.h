@@ -61,7 +61,9 @@ struct cpu_task {
 	 * the job to come. started: jobs go on
 	 */
 	bool run, waiting, started;
-	/* only compared: the thread that called RUN, and that thread while it waits for a release */
+	/*
+	 * only compared: the thread that called RUN, and that thread while it waits for a release
+	 */
 	struct task_struct *runner, *sleeper;
 	u64 release_ns;
 
@@ -81,7 +83,9 @@ struct cpu_task {
 	u64 exec_ns, job_exec_ns;
 	struct rtxg_budget budget;
 	bool lent; /* kernel threads that work for another: their time is not charged */
-	/* its threads may hold the kernel's locks, also in the background: they are ordinary there */
+	/*
+	 * its threads may hold the kernel's locks, also in the background: they are ordinary there
+	 */
 	bool kernel;
 	bool changed, signal;
 	u64 releases; /* of a server, not booked yet */

@@ -393,8 +393,8 @@ void rtxg_cpu_exit(void)
 	if (rtxg_cpu_add_work)
 		symbol_put(task_work_add);
 	/*
-	 * threads that let go of the module in park() have left it; tasks are freed after a grace period,
-	 * by code of this module
+	 * threads that let go of the module in park() have left it; tasks are freed after a grace
+	 * period, by code of this module
 	 */
 	synchronize_rcu_tasks();
 	rcu_barrier();

@@ -4,11 +4,11 @@
  * release, by an empty kernel of the program's own. The hardware loads a context (about 85 us on an
  * H200) only when there is work in it, and no other program can put some there.
  *
- * It has one thread, which sleeps until the moment that the lever wrote into its page (rtxg/releases.h).
- * It works on primary contexts, which is what the CUDA runtime uses. Compiling and loading the
- * kernel holds the whole context up for some 60 ms, so that is done as soon as the program has made
- * its context, with a first launch, and not when the jobs have begun. If anything fails it ends its
- * thread and the program goes on without it; it never prints.
+ * It has one thread, which sleeps until the moment that the lever wrote into its page
+ * (rtxg/releases.h). It works on primary contexts, which is what the CUDA runtime uses. Compiling
+ * and loading the kernel holds the whole context up for some 60 ms, so that is done as soon as the
+ * program has made its context, with a first launch, and not when the jobs have begun. If anything
+ * fails it ends its thread and the program goes on without it; it never prints.
  */
 #include <fcntl.h>
 #include <pthread.h>

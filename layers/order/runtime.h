@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * runtime.h - the run-time library of programs that record or follow an order: its state, and what a
- * thread of the program is to it.
+ * runtime.h - the run-time library of programs that record or follow an order: its state, and what
+ * a thread of the program is to it.
  */
 #ifndef RTXG_LAYERS_ORDER_RUNTIME_H
 #define RTXG_LAYERS_ORDER_RUNTIME_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * threads.c - the program's calls of the C library about threads and locks, which pass here on their
- * way. Threads get names by who started them. Steps of locks count as accesses to the lock, where the
- * order says so. Before a call that can block, the access that is under way is completed. May not:
- * change what a call does for the program.
+ * threads.c - the program's calls of the C library about threads and locks, which pass here on
+ * their way. Threads get names by who started them. Steps of locks count as accesses to the lock,
+ * where the order says so. Before a call that can block, the access that is under way is completed.
+ * May not: change what a call does for the program.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +19,9 @@
 
 #define CALLER ((uint64_t)(uintptr_t)__builtin_return_address(0))
 
-/* The C library's function of a name. The one with a version is that which programs are linked to. */
+/*
+ * The C library's function of a name. The one with a version is that which programs are linked to.
+ */
 static void *below(const char *name, const char *version)
 {
 	void *found = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
@@ -166,7 +168,9 @@ static bool following(void)
 	return runtime_order != NULL;
 }
 
-/* A step of a lock that waits: under an order its turn comes first, in a record it is made first. */
+/*
+ * A step of a lock that waits: under an order its turn comes first, in a record it is made first.
+ */
 #define TAKE(call, what, kind)                                         \
 	do {                                                           \
 		bool counts = locks_count();                           \

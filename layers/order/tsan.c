@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * tsan.c - what the compiler calls at each access. A callback comes before its access: the access is
- * complete when the thread's next callback comes. Atomic operations are made here, so they are
+ * tsan.c - what the compiler calls at each access. A callback comes before its access: the access
+ * is complete when the thread's next callback comes. Atomic operations are made here, so they are
  * complete at once. May not: do more than a comparison where nothing is recorded or followed.
  */
 #include "runtime.h"

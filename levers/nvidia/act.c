@@ -83,7 +83,9 @@ static int add_group(void *ctx, struct nv_group *group)
 	struct adding *a = ctx;
 	struct nv_batch *batch = a->batch;
 
-	/* A guest's channels may be gone before it is said: that is not to cost its host's calls. */
+	/*
+	 * A guest's channels may be gone before it is said: that is not to cost its host's calls.
+	 */
 	if (group->process != a->part && end_part(batch))
 		return -ENOMEM;
 	a->part = group->process;

@@ -61,8 +61,8 @@ int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv
 /*
  * Time slice in microseconds (1..1000000) for all compute groups of the process on one GPU, in
  * force when the call returns. Uses a duplicate of the process's own descriptor, closed again at
- * once: held, it would keep the process's memory alive past its end. One group that refuses does not
- * keep the others from theirs; its error is returned.
+ * once: held, it would keep the process's memory alive past its end. One group that refuses does
+ * not keep the others from theirs; its error is returned.
  */
 int nv_set_slice(struct nv_rm_gpu *gpu, struct nv_journal *journal, struct nv_process *process,
 		 uint32_t device, uint32_t us);

@@ -157,8 +157,8 @@ static int objects_of(struct search *s, uint32_t client, struct nv_adopt_object 
 }
 
 /*
- * The memory of a channel's words: CUDA allocates it between its first group and the first channel of
- * that, for all channels of the client; they follow each other in it.
+ * The memory of a channel's words: CUDA allocates it between its first group and the first channel
+ * of that, for all channels of the client; they follow each other in it.
  */
 static void place(struct search *s, uint32_t client, uint32_t group, uint32_t channel,
 		  const struct nv_adopt_object *found, unsigned int n)

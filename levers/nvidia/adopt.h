@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * adopt.h - contexts that are older than the daemon: finds the clients, groups and channels of a
- * process that were not seen being allocated, by asking the driver through duplicates of the process's
- * own descriptors.
+ * process that were not seen being allocated, by asking the driver through duplicates of the
+ * process's own descriptors.
  */
 #ifndef RTXG_NV_ADOPT_H
 #define RTXG_NV_ADOPT_H

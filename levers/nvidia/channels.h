@@ -25,7 +25,9 @@ struct nv_channel {
 	bool by_place, placed;
 	uint16_t place;
 	bool stopped; /* the host's: it has asked the driver to, and has not taken it back */
-	/* demand.c's: what its queue showed last, what the core makes of it, and whether it is seen */
+	/*
+	 * demand.c's: what its queue showed last, what the core makes of it, and whether it is seen
+	 */
 	uint64_t words;
 	struct rtxg_slice_queue queue;
 	uint16_t page;
@@ -124,8 +126,8 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 		     struct nv_what *what);
 void nv_registry_drop(struct nv_registry *registry, struct nv_process *process);
 /*
- * The group `handle` of the process's client is a duplicate of another process's group; it is made if
- * it is not known. NULL: out of memory, or not that process's client.
+ * The group `handle` of the process's client is a duplicate of another process's group; it is made
+ * if it is not known. NULL: out of memory, or not that process's client.
  */
 struct nv_group *nv_registry_lend(struct nv_process *process, uint32_t client, uint32_t handle,
 				  const struct nv_group *of);

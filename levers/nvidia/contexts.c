@@ -260,8 +260,8 @@ static void let_duplicates_go(struct lever_nvidia *l, const struct nv_process *p
 }
 
 /*
- * Channels are about to go from the registry, with a channel, a group, a device, the client or all of
- * a process. Those that are stopped leave the journal, which would fill up otherwise.
+ * Channels are about to go from the registry, with a channel, a group, a device, the client or all
+ * of a process. Those that are stopped leave the journal, which would fill up otherwise.
  */
 static void before_it_goes(struct lever_nvidia *l, struct nv_process *p,
 			   const struct discover_record *r)
@@ -367,8 +367,8 @@ static void share_adopted(struct lever_nvidia *l, struct nv_process *p)
 }
 
 /*
- * A guest's channels are about to go, with its process or its program. Those that are stopped are let
- * go, for a child may hold them still.
+ * A guest's channels are about to go, with its process or its program. Those that are stopped are
+ * let go, for a child may hold them still.
  */
 static void guest_goes(struct lever_nvidia *l, struct nv_process *p)
 {

@@ -7,8 +7,8 @@
  * about two launches may still be on their way. A channel whose words do not change for long is
  * looked at in turn with the others of its kind.
  *
- * A context that is stopped by its hot channels alone is still looked at: one of the others may begin
- * to move, and is stopped then. The core says which are hot, and when to look
+ * A context that is stopped by its hot channels alone is still looked at: one of the others may
+ * begin to move, and is stopped then. The core says which are hot, and when to look
  * (core/slice/rtxg_slice_part.h). How many channels are read in one look is what a look may cost.
  */
 #include "carry_out.h"
@@ -98,7 +98,9 @@ static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context 
 	} else {
 		return;
 	}
-	/* A look that came late tells of less than the policy takes it to, also if nothing changed. */
+	/*
+	 * A look that came late tells of less than the policy takes it to, also if nothing changed.
+	 */
 	if (told == c->sight.told && k.queued == c->sight.queued && !late)
 		return;
 	c->sight.told = told;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * demand.h - which contexts have work in their queues, told to the slice policy. It looks only while
- * the policy asks it to, and mostly at the channels that move: a look at one costs a read across
- * PCIe, about 1 us. A context of which not all compute channels can be seen is not looked at; the
- * policy then goes by the log alone, as without this file.
+ * demand.h - which contexts have work in their queues, told to the slice policy. It looks only
+ * while the policy asks it to, and mostly at the channels that move: a look at one costs a read
+ * across PCIe, about 1 us. A context of which not all compute channels can be seen is not looked
+ * at; the policy then goes by the log alone, as without this file.
  *
  * May not: decide who runs.
  */

@@ -7,8 +7,8 @@
  *
  * What the number means: time during which the context was the one on the engine. While others
  * wait, a context that has nothing to do is taken off at once, so the time is time at work. While
- * no other context wants the engine, a context stays on it even when it has nothing to do: that time
- * is `alone` (no other context lost it), and is reported apart.
+ * no other context wants the engine, a context stays on it even when it has nothing to do: that
+ * time is `alone` (no other context lost it), and is reported apart.
  */
 #ifndef RTXG_FECS_H
 #define RTXG_FECS_H

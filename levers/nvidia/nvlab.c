@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * rtxg-nvlab - experiments with the driver's controls, for a reader who wants to know why the lever does
- * what it does. Not installed, holds no policy; what it stops it lets go again. docs/nvidia.md says
- * what came out of it.
+ * rtxg-nvlab - experiments with the driver's controls, for a reader who wants to know why the lever
+ * does what it does. Not installed, holds no policy; what it stops it lets go again. docs/nvidia.md
+ * says what came out of it.
  *
  * rtxg-nvlab log SECONDS FILE
  *     the whole context-switch log, one line a record: gpu ns, tag, pid, context

@@ -146,8 +146,9 @@ static int open_part(struct opening *o, struct nv_userd *u, uint32_t client,
 }
 
 /*
- * Where the words of an adopted channel are, as the driver does not say: CUDA lays them out alike in
- * every context, so one that was seen being made shows it. What is found there has to look like it.
+ * Where the words of an adopted channel are, as the driver does not say: CUDA lays them out alike
+ * in every context, so one that was seen being made shows it. What is found there has to look like
+ * it.
  */
 static bool place(const struct lever_nvidia *l, struct nv_channel *ch)
 {

@@ -67,8 +67,8 @@ void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t clien
 /* Lets everything of a context go. */
 void nv_sight_close(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /*
- * Is it enough to stop the channels that carry work? The core says so. The others have to be watched
- * from then on: nv_sight_stopped().
+ * Is it enough to stop the channels that carry work? The core says so. The others have to be
+ * watched from then on: nv_sight_stopped().
  */
 bool nv_sight_knows_hot(const struct lever_nvidia *l, const struct nv_context *c);
 /* It was stopped now, all of it or its hot channels alone. */

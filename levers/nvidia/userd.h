@@ -5,8 +5,8 @@
  * has taken from it (GP_GET). Both words lie in memory of the program, the channel's USERD, which
  * is mapped here, read-only. Nothing is in the program and nothing of it is changed.
  *
- * Trust: all of it is another process's memory. What is read there may be any number at any time; it
- * says something about that process alone, and is never used as an address or an index.
+ * Trust: all of it is another process's memory. What is read there may be any number at any time;
+ * it says something about that process alone, and is never used as an address or an index.
  *
  * May not: decide what the numbers mean.
  */
@@ -19,8 +19,8 @@
 #define NV_USERD_PAGE 4096u
 
 /*
- * A part of a memory object in which some channels have their words. To map it costs the driver about
- * a millisecond whatever its length is, so that those of one context are mapped together.
+ * A part of a memory object in which some channels have their words. To map it costs the driver
+ * about a millisecond whatever its length is, so that those of one context are mapped together.
  */
 struct nv_userd {
 	uint32_t client, memory; /* whose it is, and what it calls it */
@@ -39,10 +39,10 @@ static inline int nv_userd_valid(uint32_t memory, uint64_t offset)
 }
 
 /*
- * Maps the part with the words of two channels, first and last (offsets in the memory object; they may
- * be the same), and of those between. fd: a duplicate of the descriptor on which the client was
- * allocated; it may be closed afterwards. The memory object stays alive until nv_userd_close(), also
- * past the end of its process. -EINVAL for offsets that are none or further apart than
+ * Maps the part with the words of two channels, first and last (offsets in the memory object; they
+ * may be the same), and of those between. fd: a duplicate of the descriptor on which the client was
+ * allocated; it may be closed afterwards. The memory object stays alive until nv_userd_close(),
+ * also past the end of its process. -EINVAL for offsets that are none or further apart than
  * NV_USERD_SPAN, -EMEDIUMTYPE for an object that is no memory of the GPU or of the system, -ERANGE
  * if it is shorter; else as the driver answers.
  */

@@ -102,8 +102,9 @@ static void say(const char *request)
 }
 
 /*
- * How long a holder may keep its permit while others wait. A test that looks at those who wait has no
- * end to it: a busy machine may look later than the 2 s after which the permit is taken by force.
+ * How long a holder may keep its permit while others wait. A test that looks at those who wait has
+ * no end to it: a busy machine may look later than the 2 s after which the permit is taken by
+ * force.
  */
 static void patience(bool ends)
 {
@@ -944,7 +945,9 @@ static void thousand_tasks(void **state)
 
 /* --- shares ----------------------------------------------------------------------------------- */
 
-/* One of two programs that always want the engine, until together they have used 3 s of it (1 s). */
+/*
+ * One of two programs that always want the engine, until together they have used 3 s of it (1 s).
+ */
 static void use_engine(int side, const char *vgpu, unsigned int usec)
 {
 	rtx_gpu_t gpu = open_in(vgpu, 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * long_answers.c - an answer that takes long holds up no hand-over: the daemon's own handlers in this
- * process, 200 tasks, one of which gives its permit back while the daemon makes a list of them all.
+ * long_answers.c - an answer that takes long holds up no hand-over: the daemon's own handlers in
+ * this process, 200 tasks, one of which gives its permit back while the daemon makes a list of them
+ * all.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * still_counted.c - loaded into rtxgd by LD_PRELOAD: after a client has read all, the first question
- * of how much it has not read is answered with 1. So does the kernel while the reader is still about
- * to free what it has read: it wakes the writer first. Only for tests; never installed.
+ * still_counted.c - loaded into rtxgd by LD_PRELOAD: after a client has read all, the first
+ * question of how much it has not read is answered with 1. So does the kernel while the reader is
+ * still about to free what it has read: it wakes the writer first. Only for tests; never installed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * config.c - libFuzzer target: any bytes as a configuration file. It is read and applied to a real
- * daemon in this process; then an empty file is, and nothing of the first may be left. May not: read
- * another file.
+ * daemon in this process; then an empty file is, and nothing of the first may be left. May not:
+ * read another file.
  */
 #include <assert.h>
 #include <stdint.h>

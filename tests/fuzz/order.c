@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * fuzz/order.c - libFuzzer target: any text as an order. What is read and can be followed is
- * followed, by threads in turn, to its end: nobody may be left waiting, and what relaxing leaves must
- * be an order that can be followed, too. May not: depend on anything but its input.
+ * followed, by threads in turn, to its end: nobody may be left waiting, and what relaxing leaves
+ * must be an order that can be followed, too. May not: depend on anything but its input.
  */
 #include <stdio.h>
 #include <stdlib.h>

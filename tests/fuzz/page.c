@@ -3,8 +3,8 @@
  * page.c - libFuzzer target: pages that are written by adversaries, between the machine that reads
  * them and a real core. The input is a program of 8-byte records: a task comes, goes, moves, writes
  * any bytes into its page, rings; time passes. Task 0 is honest and has a reservation: whatever the
- * others do, each of its launches gets its permit within the bound that docs/explanation/security.md
- * states. May not: read a clock, or depend on anything but its input.
+ * others do, each of its launches gets its permit within the bound that
+ * docs/explanation/security.md states. May not: read a clock, or depend on anything but its input.
  */
 #include <assert.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * cost.c - how often the lever is woken, how often it calls the driver and looks into queues, and how
- * much CPU time its own code takes, for each way of sharing: on the fake driver, whose GPU gives each
- * enabled context its slice in turn. Prints a line of JSON for each. What the driver itself takes for
- * a call is not in it.
+ * cost.c - how often the lever is woken, how often it calls the driver and looks into queues, and
+ * how much CPU time its own code takes, for each way of sharing: on the fake driver, whose GPU
+ * gives each enabled context its slice in turn. Prints a line of JSON for each. What the driver
+ * itself takes for a call is not in it.
  *
  *	cost [SECONDS]		of the fake's time, for each; 10
  */

@@ -7,9 +7,9 @@
  * $RTXG_FAKE_NVIDIA: a file of lines "PID GPU KIND", read again whenever it changes. KIND: hog
  * (always has work), idle, mps (an MPS server that has work), client (one of the MPS server before
  * it), alien (has work, and cannot be adopted), stubborn (has work, and the driver refuses each
- * control on it for good), bursty (work comes every 100 ms, as its queue shows, and takes 2 ms), gone.
- * $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED: the file that
- * outlives the daemon.
+ * control on it for good), bursty (work comes every 100 ms, as its queue shows, and takes 2 ms),
+ * gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED: the file
+ * that outlives the daemon.
  */
 #include <errno.h>
 #include <stdio.h>

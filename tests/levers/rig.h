@@ -34,8 +34,8 @@ void cuda_process(sink to, void *ctx, uint32_t pid, uint32_t client, uint32_t fi
 		  uint32_t tag);
 
 /*
- * If set, a process that is made by these has a memory object with the queues of its channels, laid out
- * as CUDA does it: those of compute first.
+ * If set, a process that is made by these has a memory object with the queues of its channels, laid
+ * out as CUDA does it: those of compute first.
  */
 extern bool with_queues;
 #define QUEUES	 0x5c000017u
@@ -69,8 +69,8 @@ struct lever_nvidia *lever_up(void);
 #define SECOND 0xc1d00011u
 struct lever_nvidia *two_tenants(void); /* 80 and 20 %, vGPUs 1 and 2 */
 /*
- * The GPU turns between these two, 2 ms each, as far as they are not stopped. Returns the first one's
- * part of the time, or -1 when the lever has let go.
+ * The GPU turns between these two, 2 ms each, as far as they are not stopped. Returns the first
+ * one's part of the time, or -1 when the lever has let go.
  */
 double turn_for(struct lever_nvidia *l, uint64_t ns);
 /* The same of any two processes. */

@@ -20,8 +20,8 @@
 #include "rig.h"
 
 /*
- * How often the policy asks is the policy's affair (tests/unit/test_slice.c). Here it asks as often as
- * the test says: 0 = as the policy says.
+ * How often the policy asks is the policy's affair (tests/unit/test_slice.c). Here it asks as often
+ * as the test says: 0 = as the policy says.
  */
 static uint64_t look_every;
 

@@ -244,7 +244,9 @@ static void contexts_older_than_we_are_are_adopted_on_their_gpu(void **state)
 	waitpid(both, NULL, 0);
 }
 
-/* Guests often have all GPUs on one bus. What the kernel log says of one is not said of the rest. */
+/*
+ * Guests often have all GPUs on one bus. What the kernel log says of one is not said of the rest.
+ */
 static void an_xid_is_one_gpus_alone(void **state)
 {
 	static const char program[] = "4,100,1,-;NVRM: Xid (PCI:0000:00:07): 31, pid=100, fault\n";

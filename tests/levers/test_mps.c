@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_mps.c - an MPS server and its clients, as the driver was seen to show them: the server has a
- * channel group with one channel, and each client a duplicate of that group with two channels of its
- * own. All of them are one context, and one tenant.
+ * channel group with one channel, and each client a duplicate of that group with two channels of
+ * its own. All of them are one context, and one tenant.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -123,8 +123,9 @@ static bool clients_stopped(void)
 }
 
 /*
- * The GPU runs whose channels may: it turns between the rival and the server's group, as long as one
- * channel in that is enabled. The log names the client whose channel came on. Returns MPS's part.
+ * The GPU runs whose channels may: it turns between the rival and the server's group, as long as
+ * one channel in that is enabled. The log names the client whose channel came on. Returns MPS's
+ * part.
  */
 static double turn(struct lever_nvidia *l, uint64_t ns)
 {
@@ -364,7 +365,9 @@ static struct nv_process *adopted(struct lever_nvidia *l, uint32_t pid)
 
 static void adopted_clients_are_one_context_with_their_server(void **state)
 {
-	/* the server before its clients, after them, and in the midst; with a compute object or not */
+	/*
+	 * the server before its clients, after them, and in the midst; with a compute object or not
+	 */
 	for (int order = 0; order < 6; order++) {
 		struct lever_nvidia *l;
 		struct nv_process *s = NULL, *a, *b;

@@ -38,8 +38,9 @@ static const uint32_t controls[] = { NVA06C_SET_TIMESLICE, NVA06F_RESTART_RUNLIS
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /*
- * Both are governed in every way: slices that were decided are set, and the shares are kept. (Without
- * suspension the policy decides about slices, which the GPU of turn_for() does not look at.)
+ * Both are governed in every way: slices that were decided are set, and the shares are kept.
+ * (Without suspension the policy decides about slices, which the GPU of turn_for() does not look
+ * at.)
  */
 static void both_are_governed(struct lever_nvidia *l)
 {
@@ -119,7 +120,9 @@ static void a_refusal_for_a_time_passes(void **state)
 		turn_for(l, 3100 * MS);
 		assert_true(f->failed > 0);
 		/* pauses grow: not one attempt for each of a thousand decisions */
-		/* (a process that cannot be let go is tried ten times a second, channel by channel) */
+		/*
+		 * (a process that cannot be let go is tried ten times a second, channel by channel)
+		 */
 		assert_true(f->failed < (controls[c] == NV2080_FIFO_DISABLE_CHANNELS ? 600u : 20u));
 		both_are_governed(l);
 		down(l);

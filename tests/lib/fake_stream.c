@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * fake_stream.c - the functions of CUDA's driver library that rtx_timeline_signal() and the close of
- * a timeline call, for test_nvrm_stream.c. A write is carried out at once, as on a stream without
- * work, into the memory that was registered, whatever stands at its address since; a stream of which
- * a graph is captured keeps it for the launches of that graph. Never installed.
+ * fake_stream.c - the functions of CUDA's driver library that rtx_timeline_signal() and the close
+ * of a timeline call, for test_nvrm_stream.c. A write is carried out at once, as on a stream
+ * without work, into the memory that was registered, whatever stands at its address since; a stream
+ * of which a graph is captured keeps it for the launches of that graph. Never installed.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +25,10 @@ int fake_stream_elsewhere, fake_stream_broken;
 /* Calls, of all functions here; the number of the thread's context, 0: it has none. */
 int fake_stream_calls;
 unsigned long long fake_stream_context;
-/* 1: a stream has work, so that the next page is not forgotten before it ends; 2: that is waited for. */
+/*
+ * 1: a stream has work, so that the next page is not forgotten before it ends; 2: that is waited
+ * for.
+ */
 int fake_stream_works;
 
 static struct {

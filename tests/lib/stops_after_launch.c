@@ -6,8 +6,8 @@
  *
  *     stops_after_launch notify|fence shared|own LAUNCHES
  *
- * fence: it looks at the word instead of sleeping. own: the word is the program's own, which no host
- * can see.
+ * fence: it looks at the word instead of sleeping. own: the word is the program's own, which no
+ * host can see.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -149,8 +149,8 @@ static struct cost cost(enum rtx_foresee how)
 }
 
 /*
- * Beside the interrupt alone: three calls for exact timers, and a second sleep only where a look was
- * in vain. No interrupt comes but for these.
+ * Beside the interrupt alone: three calls for exact timers, and a second sleep only where a look
+ * was in vain. No interrupt comes but for these.
  */
 static void who_sleeps_is_as_cheap_as_the_interrupt(void **state)
 {

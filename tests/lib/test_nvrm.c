@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_nvrm.c - timelines on a GPU that is not there: a wait ends when its word has its value and not
- * before, whatever the interrupts do, and nothing leaks.
+ * test_nvrm.c - timelines on a GPU that is not there: a wait ends when its word has its value and
+ * not before, whatever the interrupts do, and nothing leaks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -609,7 +609,7 @@ static void a_word_that_the_gpu_cannot_have_is_refused(void **state)
 	down();
 }
 
-/* --- in a task ---------------------------------------------------------------------------------- */
+/* --- in a task -------------------------------------------------------------------------------- */
 
 static void *set_later(void *arg)
 {

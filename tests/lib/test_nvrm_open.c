@@ -124,8 +124,8 @@ static void *wait_and_be_forked(void *arg)
 }
 
 /*
- * The child comes back into the wait, for a word that it does not have. (One that sleeps ends by the
- * signal in both.)
+ * The child comes back into the wait, for a word that it does not have. (One that sleeps ends by
+ * the signal in both.)
  */
 static void a_wait_that_is_forked_ends_in_the_child(void **state)
 {
@@ -322,8 +322,8 @@ static char why[256]; /* the last of these was refused */
 /*
  * All that asks the driver for something: the GPU, a second timeline on a word of the program's, an
  * event, one for the host of the program's tasks, and, once both timelines have gone and with them
- * the last channel of the group, a third with its event. Called again after a refusal it begins with
- * what is not there.
+ * the last channel of the group, a third with its event. Called again after a refusal it begins
+ * with what is not there.
  */
 static int all_of_it(uint32_t *word)
 {
@@ -587,7 +587,9 @@ static void a_driver_that_is_too_old_is_named(void **state)
 	nothing_is_left();
 }
 
-/* What stands behind the parameters is the caller's: a driver with longer ones must not write it. */
+/*
+ * What stands behind the parameters is the caller's: a driver with longer ones must not write it.
+ */
 static void a_driver_with_longer_parameters_overwrites_nothing(void **state)
 {
 	struct {

@@ -72,7 +72,9 @@ static void signalled(rtx_timeline_t t)
 	assert_true(rtx_timeline_reached(t, value));
 }
 
-/* A signal costs three calls of CUDA's once it knows the page, and asks again in another context. */
+/*
+ * A signal costs three calls of CUDA's once it knows the page, and asks again in another context.
+ */
 static void a_page_is_asked_for_once_a_context(void **state)
 {
 	uint32_t value;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * hosts.c - each host of an order in user space, under threads: nobody begins an access before what
- * it needs, everybody ends, nobody who could go is forgotten, and a thread that ends early or stands
- * still lets all others go with the reason. Orders are those of random runs, from a fixed seed.
+ * it needs, everybody ends, nobody who could go is forgotten, and a thread that ends early or
+ * stands still lets all others go with the reason. Orders are those of random runs, from a fixed
+ * seed.
  */
 #include <errno.h>
 #include <pthread.h>

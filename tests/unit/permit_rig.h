@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * permit_rig.h - the permit machine between pages that a test writes and a real core; the clock, the
- * waking and the timer are the test's.
+ * permit_rig.h - the permit machine between pages that a test writes and a real core; the clock,
+ * the waking and the timer are the test's.
  */
 #ifndef RTXG_PERMIT_RIG_H
 #define RTXG_PERMIT_RIG_H

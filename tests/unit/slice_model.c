@@ -106,7 +106,6 @@ static void look_who_is_ahead(struct model *m)
 
 		if (!c->p.bound || rtxg_slice_tenant_view(m->core, c->p.tenant, &view) < 0)
 			continue;
-		if (getenv("DBG")) { static int64_t mx[32]; if (view.lag_ns > mx[i] + 5000000) { mx[i]=view.lag_ns; fprintf(stderr,"%.1f ms prog %u lag %.1f share %u mech %u\n", m->now/1e6, i, view.lag_ns/1e6, view.share_ppm, view.mechanism);} }
 		c->ahead = view.lag_ns > (int64_t)(c->ahead ? AHEAD_MOST / 2 : AHEAD_MOST);
 		c->ahead_at = c->ahead ? m->now : c->ahead_at;
 	}

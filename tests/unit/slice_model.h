@@ -89,8 +89,8 @@ struct model_stats {
 struct model_host {
 	uint64_t stops, resumes, sets, steps, wakes, reads, looks, busy_ns, refusals;
 	/*
-	 * The longest time from the timer to when the host came, for it was carrying out actions, and
-	 * when that was; without what model_late() adds.
+	 * The longest time from the timer to when the host came, for it was carrying out actions,
+	 * and when that was; without what model_late() adds.
 	 */
 	uint64_t late_most_ns, late_most_at;
 };

@@ -8,7 +8,7 @@
 #include "rtxg_cpu_inherit.h"
 
 #define MAX_PRIORITY RTXG_SERVE_MAX
-#define FIXED(n)     ((struct rtxg_inherit_setting){ .policy = RTXG_INHERIT_FIXED, .priority = (n) })
+#define FIXED(n)     ((struct rtxg_inherit_setting){ RTXG_INHERIT_FIXED, n, false, false })
 #define RAISED(n)    ((struct rtxg_inherit_setting){ RTXG_INHERIT_FIXED, n, true, false })
 #define GOVERNED(n)  ((struct rtxg_inherit_setting){ RTXG_INHERIT_FIXED, n, true, true })
 #define ORDINARY     ((struct rtxg_inherit_setting){ .policy = RTXG_INHERIT_ORDINARY })

@@ -94,7 +94,9 @@ static void the_system_call_is_that_of_the_time(void **state)
 	assert_int_equal(part(&b, BLAME_OUTSIDE)->ns, 300 * US);
 }
 
-/* The same, but the timer's interrupt found the task in its own code: no kernel code held it off. */
+/*
+ * The same, but the timer's interrupt found the task in its own code: no kernel code held it off.
+ */
 static void a_late_timer_in_user_code_is_not_blamed_on_the_kernel(void **state)
 {
 	struct event e[] = {
@@ -248,7 +250,9 @@ static void switches_alone_tell_a_raised_priority_too(void **state)
 	assert_int_equal(part(&b, BLAME_PREEMPTION)->ns, 0);
 }
 
-/* The other way round: it was more urgent when it came, and had been lowered when the timer fired. */
+/*
+ * The other way round: it was more urgent when it came, and had been lowered when the timer fired.
+ */
 static void a_lowered_priority_is_not_taken_for_a_higher_one(void **state)
 {
 	struct event e[] = {

@@ -229,7 +229,9 @@ static void a_context_on_which_nothing_works_is_a_load_until_it_can_be_governed(
 	free(w.memory);
 }
 
-/* Nothing is worse than a program that stays stopped: it is tried again whatever the driver said. */
+/*
+ * Nothing is worse than a program that stays stopped: it is tried again whatever the driver said.
+ */
 static void a_program_that_cannot_be_let_go_is_tried_again_for_ever(void **state)
 {
 	struct world w;

@@ -293,7 +293,10 @@ static void a_bound_is_no_way_around_a_share(void **state)
 	end();
 }
 
-/* Of two engines the first one's users are served as if it were alone, and the second has its share. */
+/*
+ * Of two engines the first one's users are served as if it were alone, and the second has its
+ * share.
+ */
 static void an_engine_with_a_bound_answers_as_if_it_were_alone(void **state)
 {
 	uint64_t first, between, all;
@@ -451,7 +454,9 @@ static void turns_lose_no_work_of_long_kernels_nor_of_gaps(void **state)
 	}
 }
 
-/* What has the host's CPU for a while costs the first release of that time, and not those after it. */
+/*
+ * What has the host's CPU for a while costs the first release of that time, and not those after it.
+ */
 static void releases_are_met_by_a_host_that_comes_late_for_a_while(void **state)
 {
 	const struct model_stats *task;
@@ -580,7 +585,9 @@ static void random_programs_get_what_they_were_promised(void **state)
 	}
 }
 
-/* By how much the reservation of the first of these programs is missed in its worst second, points. */
+/*
+ * By how much the reservation of the first of these programs is missed in its worst second, points.
+ */
 static double most_below(uint32_t programs, double percent, uint32_t from, uint32_t to)
 {
 	double worst = -100;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_slice_part.c - which queues of a context are stopped with it, on contexts that are not there:
- * whatever their queues do, what is left alone has carried no work for long, and runs for a bounded
- * time where it begins to.
+ * test_slice_part.c - which queues of a context are stopped with it, on contexts that are not
+ * there: whatever their queues do, what is left alone has carried no work for long, and runs for a
+ * bounded time where it begins to.
  */
 #include "check.h"
 

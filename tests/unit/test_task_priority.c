@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_task_priority.c - which priority a task has in its vGPU, and which it may name: the rule that
- * every host asks.
+ * test_task_priority.c - which priority a task has in its vGPU, and which it may name: the rule
+ * that every host asks.
  */
 #include "check.h"
 

@@ -8,16 +8,17 @@
  * the next release. A program that knows nothing of this is attached with F_SERVER: the clock
  * releases its jobs.
  *
- * A thread's policy, priority and affinity are restored when the thread is detached.
- * Everything that a file attached is detached when the file closes, also by the death of its
- * process; with F_STAY it lasts over execve, until the task has ended. New threads and children of
- * an attached thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS and
+ * A thread's policy, priority and affinity are restored when the thread is detached. Everything
+ * that a file attached is detached when the file closes, also by the death of its process; with
+ * F_STAY it lasts over execve, until the task has ended. New threads and children of an attached
+ * thread begin as ordinary ones (SCHED_OTHER) and are not attached, but for F_PROCESS and
  * F_CHILDREN.
  *
  * Attaching and changing is refused with -ENOSPC where deadlines would not be safe (ADMISSION tells
  * why). Attaching, changing and detaching need CAP_SYS_NICE, also of the calling task itself: a
- * budget binds the task that has it. Looking (GET, STATS) at tasks of other users needs it too. Jobs
- * and waking are free to the task itself. Times are nanoseconds; absolute ones on CLOCK_MONOTONIC.
+ * budget binds the task that has it. Looking (GET, STATS) at tasks of other users needs it too.
+ * Jobs and waking are free to the task itself. Times are nanoseconds; absolute ones on
+ * CLOCK_MONOTONIC.
  */
 #ifndef RTXG_UAPI_CPU_H
 #define RTXG_UAPI_CPU_H
@@ -66,7 +67,9 @@ enum rtxg_cpu_policy {
 #define RTXG_CPU_F_HARD (1u << 7)
 /* the task stays on the CPUs of a set, a cluster; not with PARTITIONED */
 #define RTXG_CPU_F_CLUSTER (1u << 8)
-/* with PROCESS: the processes that it makes are threads of the task, too, and those that they make */
+/*
+ * with PROCESS: the processes that it makes are threads of the task, too, and those that they make
+ */
 #define RTXG_CPU_F_CHILDREN (1u << 9)
 #define RTXG_CPU_F_ALL	    0x3ffu
 
@@ -78,8 +81,8 @@ enum rtxg_cpu_policy {
 #define RTXG_CPU_BAND_LOW     10u
 #define RTXG_CPU_BAND_HIGH    89u
 /*
- * Threads of one task that its policy gives a priority. Those beyond stay ordinary threads, and under
- * F_HARD share its budget all the same
+ * Threads of one task that its policy gives a priority. Those beyond stay ordinary threads, and
+ * under F_HARD share its budget all the same
  */
 #define RTXG_CPU_THREADS_MAX   512u
 #define RTXG_CPU_PERIOD_MIN_NS 100000ull	/* 100 us */
@@ -217,9 +220,9 @@ struct rtxg_cpu_admission {
 #define RTXG_IOC_CPU_GET	   _IOWR('x', 0x8b, struct rtxg_cpu_task)
 #define RTXG_IOC_CPU_ADMISSION	   _IOWR('x', 0x8c, struct rtxg_cpu_admission)
 /*
- * From now on the calling thread (pid 0, attached) waits for its own work on the GPU in a function that
- * is none of the module's, until it says that it does not. Under DEADLINE its time asleep is charged
- * meanwhile, as in the module's own calls, whatever wakes it.
+ * From now on the calling thread (pid 0, attached) waits for its own work on the GPU in a function
+ * that is none of the module's, until it says that it does not. Under DEADLINE its time asleep is
+ * charged meanwhile, as in the module's own calls, whatever wakes it.
  */
 #define RTXG_IOC_CPU_GPU_WAIT _IOW('x', 0x8d, struct rtxg_cpu_pid)
 

@@ -71,10 +71,10 @@ struct rtxg_host_wait {
 };
 
 /*
- * The word that the device writes when a launch of that lane has completed, and before it raises its
- * interrupt; with it the page's fence and fenced mean something (rtxg/page.h). An aligned 32-bit
- * word in memory of the caller's, which stays pinned until the task ends or another word is named;
- * 0: none. -EFAULT: nothing is there.
+ * The word that the device writes when a launch of that lane has completed, and before it raises
+ * its interrupt; with it the page's fence and fenced mean something (rtxg/page.h). An aligned
+ * 32-bit word in memory of the caller's, which stays pinned until the task ends or another word is
+ * named; 0: none. -EFAULT: nothing is there.
  */
 struct rtxg_host_fence {
 	__u32 size;
@@ -84,10 +84,10 @@ struct rtxg_host_fence {
 };
 
 /*
- * Sleeps until the lane's fence is at this value or past it. The interrupt that is bound to the engine
- * wakes, and the time asleep is the GPU's to a SCHED_DEADLINE thread (rtxg/cpu.h). -EOPNOTSUPP: no
- * fence is named, or no interrupt is bound, or not any more; -ETIMEDOUT, also by HOST_WAKE; -EINTR;
- * -EAGAIN: RTXG_HOST_WAITERS threads wait already.
+ * Sleeps until the lane's fence is at this value or past it. The interrupt that is bound to the
+ * engine wakes, and the time asleep is the GPU's to a SCHED_DEADLINE thread (rtxg/cpu.h).
+ * -EOPNOTSUPP: no fence is named, or no interrupt is bound, or not any more; -ETIMEDOUT, also by
+ * HOST_WAKE; -EINTR; -EAGAIN: RTXG_HOST_WAITERS threads wait already.
  */
 struct rtxg_host_sync {
 	__u32 size;
@@ -323,8 +323,8 @@ struct rtxg_host_task {
 /* HOST_TASK: moves it to vgpu, as soon as nothing of it is in flight */
 #define RTXG_HOST_F_MOVE (1u << 1)
 /*
- * HOST_TASK, with PARAMS: who asks may name any priority. The task is given this one: it may name it
- * again where it is.
+ * HOST_TASK, with PARAMS: who asks may name any priority. The task is given this one: it may name
+ * it again where it is.
  */
 #define RTXG_HOST_F_GIVEN (1u << 2)
 

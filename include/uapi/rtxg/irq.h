@@ -184,7 +184,7 @@ struct rtxg_irq_own {
 	__u32 size;
 	__u32 id;
 	__u32 mode;	/* enum rtxg_irq_mode */
-	__u32 priority; /* SCHED_FIFO, 1..97. FIXED: of the threads; else of those without an owner */
+	__u32 priority; /* SCHED_FIFO, 1..97. FIXED: of the threads; else of those with no owner */
 	__u32 flags;	/* RTXG_IRQ_BESIDE, RTXG_IRQ_TASKLETS */
 	__s32 pid;	/* OWNER, PAI: a thread; 0: none is named */
 	/*

@@ -10,8 +10,8 @@
 
 /*
  * The bytes, 1 to 4, of the character at text if it is UTF-8 and does nothing to a terminal: no
- * control (C0, DEL, C1) and no mark that turns the direction of the text. Else 0. Of text at least 1
- * and at most `left` bytes are read.
+ * control (C0, DEL, C1) and no mark that turns the direction of the text. Else 0. Of text at least
+ * 1 and at most `left` bytes are read.
  */
 static inline unsigned long rtxg_name_character(const unsigned char *text, unsigned long left)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * order.h - an order of shared accesses that threads follow, as it crosses a boundary: what an order
- * is, what is wrong with one, and the calls on /dev/rtxg.
+ * order.h - an order of shared accesses that threads follow, as it crosses a boundary: what an
+ * order is, what is wrong with one, and the calls on /dev/rtxg.
  *
  * Each thread of a program numbers its accesses to the variables that matter, from 0. A thread's
  * clock is the number of accesses that it has completed. An entry restricts one access of one
@@ -103,9 +103,9 @@ struct rtxg_order_break {
 /* --- the calls on /dev/rtxg ------------------------------------------------------------------- */
 
 /*
- * The six kernel prototypes of the paper. Blocking: a queue for each thread, or one for all. Waking:
- * by the peer that made an access, or by a scheduler, a thread of the kernel. 5 and 6 are 1 and 3
- * behind a page: the program looks at the page first, and enters the kernel to wait only.
+ * The six kernel prototypes of the paper. Blocking: a queue for each thread, or one for all.
+ * Waking: by the peer that made an access, or by a scheduler, a thread of the kernel. 5 and 6 are 1
+ * and 3 behind a page: the program looks at the page first, and enters the kernel to wait only.
  */
 #define RTXG_ORDER_PROTO_1 1u /* own queue, peers wake */
 #define RTXG_ORDER_PROTO_2 2u /* own queue, a scheduler wakes */

@@ -21,8 +21,8 @@
  *            rang counts as changed, once it is found gone.
  *   complete if this is the last: busy_ns and completions first; then in_flight -= 1; if that
  *            leaves 0, load permit and ring if it is not GRANTED or carries REPORT.
- *            A permit with neither ONESHOT nor REPORT asks for no ring. The host may look at the page
- *            by itself, and change the flags of a permit that is in force.
+ *            A permit with neither ONESHOT nor REPORT asks for no ring. The host may look at the
+ *            page by itself, and change the flags of a permit that is in force.
  *   alert    while a client waits, the host may set READY without a new sequence, and wake it:
  *            what is on the engine is likely to end before ready_until. A client that looks at the
  *            word until then, instead of sleeping, launches as soon as it may. One that does not
@@ -41,7 +41,8 @@
  *            by the second, and what the word covers only grows.
  *   expel    a client that keeps others waiting for too long loses its permit as in revoke. It gets
  *            no other one before its page shows that it goes on: what was in flight has ended
- *            (in_flight is 0, or completions has changed); or, if nothing was, it launches or rings.
+ *            (in_flight is 0, or completions has changed); or, if nothing was, it launches or
+ *            rings.
  *
  * The sequentially consistent pair (client: in_flight then permit; host: permit then in_flight)
  * guarantees that either the client sees the revocation or the host sees the launch.

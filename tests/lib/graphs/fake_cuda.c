@@ -3,8 +3,8 @@
  * fake_cuda.c - the functions of CUDA's driver library that the programs of bench/gpu call, for
  * test_graphs.py. A stream is a thread that carries out what it was given, in its order; a kernel
  * sleeps for its time, then counts a word up ("run") or stores a number ("spin"). A graph is a list
- * of such work. While a thread captures in CUDA's own mode, calls of other threads that are not safe
- * beside it break the capture, unless they have said that they are relaxed. Never installed.
+ * of such work. While a thread captures in CUDA's own mode, calls of other threads that are not
+ * safe beside it break the capture, unless they have said that they are relaxed. Never installed.
  */
 #include <errno.h>
 #include <pthread.h>

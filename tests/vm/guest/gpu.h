@@ -127,8 +127,8 @@ static inline int make_gpu(const char *name, uint32_t policy)
 }
 
 /*
- * For tests that look at those who wait: in a slow guest that look may come later than the 2 s after
- * which the holder's permit is taken by force.
+ * For tests that look at those who wait: in a slow guest that look may come later than the 2 s
+ * after which the holder's permit is taken by force.
  */
 static inline int make_patient_gpu(const char *name, uint32_t policy)
 {

@@ -734,7 +734,9 @@ static double instructions_of_a_switch(void)
 	return (rtxg_now_ns() - start) / 4.0 / (2 * SWITCHES);
 }
 
-/* What the probe of task switches costs every switch of the machine, from the first attachment on. */
+/*
+ * What the probe of task switches costs every switch of the machine, from the first attachment on.
+ */
 static void test_cost_of_a_task_switch(void)
 {
 	struct rtxg_cpu_task params = { .size = sizeof(params),

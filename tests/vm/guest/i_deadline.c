@@ -192,8 +192,8 @@ static void check_charges(const char *name, const struct sync_load *load, bool l
 }
 
 /*
- * The kernel's wake-up rule (equation 1 of Linux-RTXG), as i_cpu has it for IRQ_WAIT: 5 ms, 45 ms on
- * the GPU, 20 ms, with 80 of 100 reserved, and another task whose deadline falls in between.
+ * The kernel's wake-up rule (equation 1 of Linux-RTXG), as i_cpu has it for IRQ_WAIT: 5 ms, 45 ms
+ * on the GPU, 20 ms, with 80 of 100 reserved, and another task whose deadline falls in between.
  */
 static void test_deadline_in_sync(void)
 {

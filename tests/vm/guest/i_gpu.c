@@ -483,9 +483,9 @@ static double next_launch(bool bound)
 }
 
 /*
- * An ordinary thread holds the engine with a kernel of 5 ms, a FIFO 50 thread computes for 100 ms on
- * the only CPU, a FIFO 80 thread waits for the engine: it launches when the kernel has ended, and
- * not when the holder gets the CPU.
+ * An ordinary thread holds the engine with a kernel of 5 ms, a FIFO 50 thread computes for 100 ms
+ * on the only CPU, a FIFO 80 thread waits for the engine: it launches when the kernel has ended,
+ * and not when the holder gets the CPU.
  */
 static void test_next_past_a_busy_cpu(void)
 {

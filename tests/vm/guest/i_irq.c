@@ -436,7 +436,9 @@ static void name_of_gpu(char *name, size_t size)
 	}
 }
 
-/* From our top half to the wake-up, and the driver's own top half, for each source of each device. */
+/*
+ * From our top half to the wake-up, and the driver's own top half, for each source of each device.
+ */
 static void test_by_source(void)
 {
 	static struct {

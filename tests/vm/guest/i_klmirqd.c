@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * i_klmirqd.c - task sets on one CPU whose GPUs' interrupts are handled in one way or another (klmirqd:
- * Elliott and Anderson 2012, sections V and VI): which deadlines are missed, and with a meter, how
- * long the priority inversions are. bench/klmirqd.py puts the sets into the guest and reads what comes
- * of them; without, a small one shows that the ways differ.
+ * i_klmirqd.c - task sets on one CPU whose GPUs' interrupts are handled in one way or another
+ * (klmirqd: Elliott and Anderson 2012, sections V and VI): which deadlines are missed, and with a
+ * meter, how long the priority inversions are. bench/klmirqd.py puts the sets into the guest and
+ * reads what comes of them; without, a small one shows that the ways differ.
  *
  * A set is text, times in microseconds:
  *   run NAME HOW POLICY LENGTH BOTTOM_HALF
  *   task NAME PRIORITY COST HELD GPU CALLS PERIOD DEVICE      (DEVICE -1: it uses no GPU)
  *   end
- * HOW: stock (no module), a number (the same, with the drivers' threads at that priority), kept, owner
- * or aware (the module, as in rtxg irq -o). POLICY: fifo, or the module's rm or edf. A line "meter"
- * begins a meter, and "told NAME" ends it.
+ * HOW: stock (no module), a number (the same, with the drivers' threads at that priority), kept,
+ * owner or aware (the module, as in rtxg irq -o). POLICY: fifo, or the module's rm or edf. A line
+ * "meter" begins a meter, and "told NAME" ends it.
  */
 #include "meter.h"
 
@@ -81,7 +81,10 @@ static int await_driver(void *argument)
 	return edu_sync(task->edu, task->sequence);
 }
 
-/* All calls are queued, and waited for at the end: the paper's tasks do their GPU work asynchronously. */
+/*
+ * All calls are queued, and waited for at the end: the paper's tasks do their GPU work
+ * asynchronously.
+ */
 static void use_gpu(struct task *task)
 {
 	struct run *run = task->run;
@@ -384,8 +387,8 @@ static int carry_out(FILE *file, const char *name, uint64_t *longest)
 }
 
 /*
- * The lowest task's kernels end while the middle one has its next job, and leave 1 ms each. The urgent
- * one shares its GPU.
+ * The lowest task's kernels end while the middle one has its next job, and leave 1 ms each. The
+ * urgent one shares its GPU.
  */
 #define SMALL(how)                                \
 	"run small " how " fifo 96000 1000\n"     \

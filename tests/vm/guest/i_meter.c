@@ -175,7 +175,9 @@ static bool close_to(double a, double b, double slack)
 	return a - b < slack && b - a < slack;
 }
 
-/* A FIFO 60 job of 40 ms, while a FIFO 10 owner's 12 kernels of 3 ms each leave 1 ms to a tasklet. */
+/*
+ * A FIFO 60 job of 40 ms, while a FIFO 10 owner's 12 kernels of 3 ms each leave 1 ms to a tasklet.
+ */
 static void test_bottom_halves_of_a_lower_owner(void)
 {
 	static const struct {
@@ -225,7 +227,9 @@ static void test_bottom_halves_of_a_lower_owner(void)
 	set_edu(RTXG_EDU_F_TOP, 0);
 }
 
-/* A FIFO 80 owner waits for the thread of its interrupt, and a FIFO 60 thread computes for 100 ms. */
+/*
+ * A FIFO 80 owner waits for the thread of its interrupt, and a FIFO 60 thread computes for 100 ms.
+ */
 static void test_waits_of_an_owners_thread(void)
 {
 	static const struct {
@@ -273,7 +277,10 @@ int main(void)
 	int failed;
 
 	load_module();
-	/* rtxg-irq is begun by a real-time thread: its loading alone takes what these may use in a second */
+	/*
+	 * rtxg-irq is begun by a real-time thread: its loading alone takes what these may use in a
+	 * second
+	 */
 	if (!read_text("/proc/sys/kernel/sched_rt_runtime_us", limit, sizeof(limit)) ||
 	    shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us"))
 		return 1;

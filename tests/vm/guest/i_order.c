@@ -3,8 +3,8 @@
  * i_order.c - execution overhead of the nine hosts of thread order on the Fibonacci program, by
  * counted instructions on one CPU: (T - T_plain) / T_plain in percent, of the time from the first
  * start of a thread to the last end. The figures go into the JSON result; what is checked is what
- * the paper found: where few accesses wait, a look at a page before the kernel is entered costs less
- * than entering it each time; and ours costs less than both under each order.
+ * the paper found: where few accesses wait, a look at a page before the kernel is entered costs
+ * less than entering it each time; and ours costs less than both under each order.
  */
 #include "rtxg_vm.h"
 

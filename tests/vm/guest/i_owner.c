@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * i_owner.c - what the priority of an interrupt's thread is worth: an owner that waits for it beside
- * a busy thread, and a busy thread beside an owner's completions. Run with counted instructions on
- * one CPU, so that the times are those of the schedule alone.
+ * i_owner.c - what the priority of an interrupt's thread is worth: an owner that waits for it
+ * beside a busy thread, and a busy thread beside an owner's completions. Run with counted
+ * instructions on one CPU, so that the times are those of the schedule alone.
  */
 #include "gpu.h"
 
@@ -23,8 +23,8 @@ static void compute(uint64_t loops)
 }
 
 /*
- * Computes for so long where nothing interrupts it. By its clock it could not: a thread's clock counts
- * softirqs on its back as its own time.
+ * Computes for so long where nothing interrupts it. By its clock it could not: a thread's clock
+ * counts softirqs on its back as its own time.
  */
 static void work(uint64_t ns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * meter.h - threads that compute for a known time, and rtxg-irq -i beside them, for programs that run
- * with counted instructions.
+ * meter.h - threads that compute for a known time, and rtxg-irq -i beside them, for programs that
+ * run with counted instructions.
  */
 #ifndef RTXG_VM_METER_H
 #define RTXG_VM_METER_H
@@ -22,7 +22,10 @@ static inline void as_fifo(int priority)
 	pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &param);
 }
 
-/* Computes for so long where nothing interrupts it. A thread's clock counts softirqs as its own time. */
+/*
+ * Computes for so long where nothing interrupts it. A thread's clock counts softirqs as its own
+ * time.
+ */
 static inline void compute(uint64_t loops)
 {
 	for (volatile uint64_t i = 0; i < loops; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * order_fibonacci.h - the orders of the Fibonacci program, as bench/order/fibonacci-*.order has them:
- * two threads of 75 accesses; 24, 44 or 98 entries, each order a beginning of the next.
+ * order_fibonacci.h - the orders of the Fibonacci program, as bench/order/fibonacci-*.order has
+ * them: two threads of 75 accesses; 24, 44 or 98 entries, each order a beginning of the next.
  */
 #ifndef RTXG_VM_ORDER_FIBONACCI_H
 #define RTXG_VM_ORDER_FIBONACCI_H

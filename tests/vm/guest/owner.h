@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * owner.h - attachments to the interrupt of the tests' accelerators, and at which priority its threads
- * run: what the tests of owners share.
+ * owner.h - attachments to the interrupt of the tests' accelerators, and at which priority its
+ * threads run: what the tests of owners share.
  */
 #ifndef RTXG_VM_OWNER_H
 #define RTXG_VM_OWNER_H

@@ -243,7 +243,9 @@ static void test_new_threads_are_put_back(void)
 	check(write(crew.orders, "e", 1) == 1, "end");
 	while (call(fd, RTXG_IOC_CPU_STATS, &stats) != -ENOENT)
 		sleep_ns(MS);
-	/* the worker is the first thread now: what it could run on is what the task may be moved to */
+	/*
+	 * the worker is the first thread now: what it could run on is what the task may be moved to
+	 */
 	params.cpu = 0;
 	check(!call(fd, RTXG_IOC_CPU_SET, &params), "not moved once the first thread ended");
 	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");

@@ -414,7 +414,9 @@ static void test_limit_of_a_user(void)
 	check(!shell("echo 512 >/sys/module/rtxg/parameters/tasks_per_user"), "the parameter");
 }
 
-/* As one of the users of a user namespace that another process describes: a mask of what was open. */
+/*
+ * As one of the users of a user namespace that another process describes: a mask of what was open.
+ */
 static int open_as_many(int ready, int mapped)
 {
 	int fds[4], opened = 0;

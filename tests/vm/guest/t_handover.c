@@ -10,7 +10,9 @@
 
 #include <rtxg/page.h>
 
-/* The accelerator's interrupt is GPU 0's. The test's driver writes the fence itself: hence after. */
+/*
+ * The accelerator's interrupt is GPU 0's. The test's driver writes the fence itself: hence after.
+ */
 static int bind_interrupt(const char *gpu, uint32_t engine)
 {
 	struct rtxg_irq_attach attach = { .size = sizeof(attach),
@@ -333,7 +335,9 @@ static void test_next_is_the_highest_priority(void)
 	no_objects();
 }
 
-/* Many hand-overs between tasks that all wait by sleeping, each of whom loses no kernel to another. */
+/*
+ * Many hand-overs between tasks that all wait by sleeping, each of whom loses no kernel to another.
+ */
 static void test_no_overlap_under_load(void)
 {
 	enum { TASKS = 3, JOBS = 60 };

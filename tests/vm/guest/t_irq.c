@@ -644,7 +644,9 @@ static void *freeing_thread(void *argument)
 	return NULL;
 }
 
-/* Attaching and detaching while the driver frees its interrupt and asks for it, in all its forms. */
+/*
+ * Attaching and detaching while the driver frees its interrupt and asks for it, in all its forms.
+ */
 static void test_driver_asks_again_under_load(void)
 {
 	uint32_t form = RTXG_EDU_F_TOP, attached = 0;

@@ -62,7 +62,9 @@ static void end(pid_t child)
 	check(!status, "it ended with %x", status);
 }
 
-/* The next task starts while the holder is stopped, and the threads are at the holder's priority. */
+/*
+ * The next task starts while the holder is stopped, and the threads are at the holder's priority.
+ */
 static void test_engine_of_a_map(void)
 {
 	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);

@@ -124,7 +124,9 @@ static void test_each_access_comes_after_what_it_needs(void)
 
 /* --- the counts of the paper ------------------------------------------------------------------ */
 
-/* Thread 1 first, on one CPU, each thread until it must wait: what happens is the same each time. */
+/*
+ * Thread 1 first, on one CPU, each thread until it must wait: what happens is the same each time.
+ */
 static struct rtx_order_counts count_calls(uint32_t prototype, uint32_t length, int first_priority)
 {
 	struct rtx_order_counts counts = { .size = sizeof(counts) };
@@ -175,10 +177,10 @@ static uint64_t all_calls(const struct rtx_order_counts *counts)
 }
 
 /*
- * Tables "Number of IOCTL calls" and "Number of context switch calls". Prototypes 1 to 4 call around
- * each access, whatever happens. 5 and 6 call when a thread must wait, and that depends on who runs
- * when: the two tables, 175 calls and 27 of them waits beside 150 clocks, are not those of one run.
- * With both threads of one priority there are 27 waits; with the first one above, 25.
+ * Tables "Number of IOCTL calls" and "Number of context switch calls". Prototypes 1 to 4 call
+ * around each access, whatever happens. 5 and 6 call when a thread must wait, and that depends on
+ * who runs when: the two tables, 175 calls and 27 of them waits beside 150 clocks, are not those of
+ * one run. With both threads of one priority there are 27 waits; with the first one above, 25.
  */
 static void test_calls_are_those_of_the_paper(void)
 {
@@ -409,8 +411,8 @@ static void *change(void *argument)
 }
 
 /*
- * Pages that change while the module reads them, that end in the middle of an array, and that are no
- * memory. What was checked is what is followed: an order that was taken lets its threads go.
+ * Pages that change while the module reads them, that end in the middle of an array, and that are
+ * no memory. What was checked is what is followed: an order that was taken lets its threads go.
  */
 static void test_pages_that_change_or_end_do_no_harm(void)
 {

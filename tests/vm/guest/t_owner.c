@@ -165,7 +165,7 @@ static void *waits_for_engine(void *argument)
 	return NULL;
 }
 
-/* The threads of GPU 0's interrupt, which belong to who holds the engine; tasks open in two vGPUs. */
+/* The threads of GPU 0's interrupt, which belong to who holds the engine; two vGPUs for tasks. */
 static struct watched begin_owned(pid_t tids[2], int *count)
 {
 	struct watched w;
@@ -245,7 +245,7 @@ static void *opens_and_launches(void *argument)
 	return NULL;
 }
 
-/* A program's thread that opened the GPU and launched has ended. The program still holds the engine. */
+/* A program's thread that opened and launched has ended. The program still holds the engine. */
 static void test_no_owner_when_the_holders_thread_has_ended(void)
 {
 	struct waiter holder = { .priority = 33 }, waiter = { .priority = 70 };

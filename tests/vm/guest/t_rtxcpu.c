@@ -109,7 +109,9 @@ static int looked(void)
 	return 0;
 }
 
-/* librtxg's ways to wait for a fence: here they count, and the fence is written after a few looks. */
+/*
+ * librtxg's ways to wait for a fence: here they count, and the fence is written after a few looks.
+ */
 int sched_yield(void)
 {
 	yields++;
