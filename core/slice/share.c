@@ -9,6 +9,9 @@
 
 /* what a tenant is owed that had work all the time: longer than any round of turns */
 #define OWED_MAX (250 * MS)
+/* how far ahead of its share a tenant counts at most for those with a latency */
+#define AHEAD_COUNTS (100 * MS)
+#define ROUNDS	     4 /* of reckoning who is so far ahead */
 
 /* The weight in parts per million of a reservation, so that a small reservation is not rounded. */
 static uint64_t weight_ppm(const struct slice_tenant *tenant)
@@ -127,24 +130,45 @@ void slice_set_active(struct rtxg_slice *s, struct slice_context *context, bool 
 	slice_look_around(s);
 }
 
-/* The average virtual time of the tenants that count, weighted by share; NEVER: there is none. */
-static uint64_t average_of(const struct rtxg_slice *s, uint64_t free_below)
+/*
+ * The average virtual time of the tenants that count, weighted by share; NEVER: there is none. One
+ * that is further ahead of `about` than `most` counts as if it were so far ahead.
+ */
+static uint64_t average_of(const struct rtxg_slice *s, uint64_t about, uint64_t most)
 {
 	uint64_t sum = 0, shares = 0;
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[i];
+		uint64_t least = NEVER;
 
 		if (!tenant->present || slice_critical(tenant) ||
-		    (tenant->free && tenant->vtime >= free_below))
+		    (tenant->free && tenant->vtime >= about))
 			continue;
-		sum += slice_scaled(tenant->vtime, tenant->share_ppm);
+		if (most != NEVER)
+			least = about + slice_unscaled(most, tenant->share_ppm);
+		sum += slice_scaled(tenant->vtime < least ? tenant->vtime : least,
+				    tenant->share_ppm);
 		shares += tenant->share_ppm;
 	}
 	if (!shares)
 		return NEVER;
 	return slice_unscaled(sum, (uint32_t)(shares > UINT32_MAX ? UINT32_MAX : shares));
+}
+
+/*
+ * The average from which a tenant with a latency has what it is owed while it has nothing to do. One
+ * that is far ahead of its share raises the average while it is there: who has followed that would
+ * be ahead of its own share when that one goes, and lose its bound.
+ */
+static uint64_t average_for_bounds(const struct rtxg_slice *s, uint64_t average)
+{
+	uint32_t i;
+
+	for (i = 0; i < ROUNDS && average != NEVER; i++)
+		average = average_of(s, average, AHEAD_COUNTS);
+	return average;
 }
 
 /*
@@ -171,7 +195,7 @@ static void forgive(const struct rtxg_slice *s, struct slice_tenant *tenant, uin
  */
 void slice_reckon_lags(struct rtxg_slice *s)
 {
-	uint64_t average, most;
+	uint64_t average, for_bounds, from, most;
 	uint32_t i;
 
 	s->plain = s->mode == RTXG_SLICE_MODE_BATCH;
@@ -185,10 +209,11 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		if (tenant->present && !slice_critical(tenant) && tenant->vtime > 2 * VBASE)
 			tenant->vtime = 2 * VBASE;
 	}
-	average = average_of(s, 0);
-	average = average_of(s, average);
+	average = average_of(s, 0, NEVER);
+	average = average_of(s, average, NEVER);
 	if (average == NEVER)
 		return;
+	for_bounds = average_for_bounds(s, average);
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
@@ -205,9 +230,10 @@ void slice_reckon_lags(struct rtxg_slice *s)
 			most = slice_excess(tenant->lag < 0 ? (uint64_t)-tenant->lag : 0, s->past);
 			most = most > s->params.owed_ns ? most : s->params.owed_ns;
 		}
-		if (tenant->vtime < average &&
-		    slice_scaled(average - tenant->vtime, tenant->share_ppm) > most)
-			tenant->vtime = average - slice_unscaled(most, tenant->share_ppm);
+		from = tenant->params.latency_ns && for_bounds < average ? for_bounds : average;
+		if (tenant->vtime < from &&
+		    slice_scaled(from - tenant->vtime, tenant->share_ppm) > most)
+			tenant->vtime = from - slice_unscaled(most, tenant->share_ppm);
 		if (s->plain && !tenant->free)
 			forgive(s, tenant, average);
 		tenant->lag =
