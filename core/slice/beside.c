@@ -214,11 +214,15 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 {
 	uint32_t competing = 0, trying = 0, i;
 	struct slice_beside *beside;
-	bool clock = false, ran_beside;
+	bool ran_beside, apart = false;
 
 	for (i = 0; i < s->tenant_high; i++) {
-		competing += competes(s, i) && !s->tenants[i].params.latency_ns ? 1 : 0;
-		clock = clock || (s->tenants[i].contexts && slice_by_the_clock(s, i));
+		competing += competes(s, i) ? 1 : 0;
+		/* Two that are enabled, with other slices, are more to be stopped for a bound. */
+		apart = apart ||
+			(s->tenants[i].contexts &&
+			 (slice_by_the_clock(s, i) || (s->tenants[i].params.latency_ns &&
+						       !slice_critical(&s->tenants[i]))));
 	}
 	s->beside_slice = 0;
 	for (i = 0; i < s->tenant_high; i++) {
@@ -231,7 +235,7 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 			continue;
 		if (!tenant->contexts)
 			slice_beside_forget(tenant);
-		if (beside->state != SLICE_APART && (clock || !can(s, i)))
+		if (beside->state != SLICE_APART && (apart || !can(s, i)))
 			end(s, beside);
 		look_at_try(s, tenant);
 		trying += beside->state == SLICE_TRIED || beside->state == SLICE_TRIED_SHORT;
@@ -251,7 +255,7 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 		tenant->runs_beside =
 			beside->state != SLICE_APART && !beside->ahead && !beside->alone;
 	}
-	if (s->owner == NONE || clock || trying || competing < 2 || !competes(s, s->owner) ||
+	if (s->owner == NONE || apart || trying || competing < 2 || !competes(s, s->owner) ||
 	    !(s->params.can & RTXG_SLICE_CAN_SLICE) || !can(s, s->owner) || may_queue(s, s->owner))
 		return;
 	beside = &s->tenants[s->owner].beside;
