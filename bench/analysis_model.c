@@ -133,8 +133,7 @@ int main(int argc, char **argv)
 	}
 	model_run(m, MODEL_S);
 	for (i = 0; i < count; i++) {
-		struct rtxg_slice_tenant params = {
-						    .min_ppm = tasks[i].min_percent * 10000,
+		struct rtxg_slice_tenant params = { .min_ppm = tasks[i].min_percent * 10000,
 						    .latency_ns = latency };
 		struct rtxg_slice_admission admission;
 

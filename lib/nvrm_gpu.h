@@ -13,7 +13,7 @@
 
 #define NVRM_CHANNELS 16u
 /* Places in a channel's ring; one less can be in use. A power of two. */
-#define NVRM_ENTRIES 256u
+#define NVRM_ENTRIES	 256u
 #define NVRM_PLACE_WORDS 16u /* of what the GPU is told at a place */
 
 /* Where the GPU writes that it has passed an acquire. */
@@ -60,7 +60,7 @@ struct nvrm_gpu {
 	int device_fd, minor; /* minor: N of /dev/nvidiaN */
 	uint32_t device, subdevice, space, addresses, group;
 	uint32_t engine, channel_class;
-	bool binds; /* channels are bound to the engine by a call of their own */
+	bool binds;	    /* channels are bound to the engine by a call of their own */
 	bool channel_moved; /* its parameters are those since NV_CHANNEL_MOVED */
 	/* In the group. Once its last one has gone the driver lets it have no others. */
 	unsigned int channels;

@@ -46,7 +46,7 @@ struct nv_rm {
 	/* what the driver answered last, OK where the kernel did; and to which command or class */
 	uint32_t status, command;
 	uint32_t release; /* of the driver: 580 of "580.159.04"; 0: it does not say */
-	uint64_t calls; /* of the driver, so far */
+	uint64_t calls;	  /* of the driver, so far */
 	/* the longest of all calls, ns, and what it asked for: a control's command, or an escape */
 	uint64_t longest_ns;
 	uint32_t longest;

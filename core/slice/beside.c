@@ -219,10 +219,9 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 	for (i = 0; i < s->tenant_high; i++) {
 		competing += competes(s, i) ? 1 : 0;
 		/* Two that are enabled, with other slices, are more to be stopped for a bound. */
-		apart = apart ||
-			(s->tenants[i].contexts &&
-			 (slice_by_the_clock(s, i) || (s->tenants[i].params.latency_ns &&
-						       !slice_critical(&s->tenants[i]))));
+		apart = apart || (s->tenants[i].contexts &&
+				  (slice_by_the_clock(s, i) || (s->tenants[i].params.latency_ns &&
+								!slice_critical(&s->tenants[i]))));
 	}
 	s->beside_slice = 0;
 	for (i = 0; i < s->tenant_high; i++) {

@@ -104,7 +104,7 @@ struct slice_tenant {
 	 * what the others had, and jumps when one of them comes or goes.
 	 */
 	uint64_t overdraft;
-	bool over;	     /* too far ahead of its share to keep its bound */
+	bool over;  /* too far ahead of its share to keep its bound */
 	bool level; /* it has had its share: others may run beside it although its work is there */
 	uint8_t generous; /* and so far ahead that they get more: 2^generous times their shares */
 	uint64_t leveled; /* when that was so last */
@@ -187,22 +187,22 @@ struct slice_context {
 	bool queued;	/* more is in its queues than what the engine's host takes ahead */
 	uint8_t pieces; /* of work that came into empty queues since that was so */
 	bool blocked;	/* its queues are filled, yet it does not use an engine that is free */
-	uint64_t looked_at_from; /* a look has been made from then on; NEVER = none is made */
+	uint64_t looked_at_from;     /* a look has been made from then on; NEVER = none is made */
 	uint64_t asked_ns, asked_at; /* looks are to come so often, and since when so soon */
-	uint64_t sign;		 /* last sign of work */
-	uint64_t pause;		 /* that the queues are empty at most between pieces of a burst */
-	uint64_t burst;		 /* the longest such pause in the present burst */
-	uint64_t grace;		 /* how long it is taken to have work after the last sign */
+	uint64_t sign;		     /* last sign of work */
+	uint64_t pause;	  /* that the queues are empty at most between pieces of a burst */
+	uint64_t burst;	  /* the longest such pause in the present burst */
+	uint64_t grace;	  /* how long it is taken to have work after the last sign */
 	uint64_t doubted; /* it was taken to have none, and came onto the engine then; 0 = no */
 	bool passed;	  /* it was taken to have none while it was on the engine */
 	uint8_t returns;  /* so often in a row it came back soon then */
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
 	uint64_t blind_from, blind_to; /* its queues were not seen then: the host was late */
-	bool blind_worked; /* and were filled afterwards */
-	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
-	uint64_t step;	  /* what it works from one such time to the next */
-	uint64_t step_at; /* what it had worked when the present step began */
-	uint8_t steps;	  /* so many in a row were alike */
+	bool blind_worked;	       /* and were filled afterwards */
+	uint64_t gap_at;	       /* last time that it really had nothing to do for a while */
+	uint64_t step;		       /* what it works from one such time to the next */
+	uint64_t step_at;	       /* what it had worked when the present step began */
+	uint8_t steps;		       /* so many in a row were alike */
 	bool ending; /* another one was let go beside it because the present one is about to end */
 
 	/* promise.c */

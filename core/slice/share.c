@@ -158,9 +158,9 @@ static uint64_t average_of(const struct rtxg_slice *s, uint64_t about, uint64_t 
 }
 
 /*
- * The average from which a tenant with a latency has what it is owed while it has nothing to do. One
- * that is far ahead of its share raises the average while it is there: who has followed that would
- * be ahead of its own share when that one goes, and lose its bound.
+ * The average from which a tenant with a latency has what it is owed while it has nothing to do.
+ * One that is far ahead of its share raises the average while it is there: who has followed that
+ * would be ahead of its own share when that one goes, and lose its bound.
  */
 static uint64_t average_for_bounds(const struct rtxg_slice *s, uint64_t average)
 {
