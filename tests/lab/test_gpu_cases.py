@@ -192,6 +192,29 @@ def test_a_job_above_its_bound_is_counted_and_kept_with_its_time(tmp_path: Path)
     assert [(line["rtxg"], line["met"]) for line in setup.results] == [(1, False), (1, True)]
 
 
+def test_visitors_add_to_bounds_and_nothing_to_the_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = [Periodic(1000, 20_000), Periodic(15_000, 20_000)]
+    setup = Setup(tmp_path, tmp_path, tmp_path, name="H100-580.1-2026-11-26")
+    bound = responses(tasks[:1])[0]
+    assert bound is not None
+    assert admitted.bounds_of(tasks[:1]) == [bound]
+    assert admitted.FILE.fullmatch(admitted.new_runs(setup, "fifo", ["nvidia0"])[0].path.name)
+    monkeypatch.setenv(admitted.ASKED_VISITORS, "2")
+    assert admitted.bounds_of(tasks[:1]) == [bound + admitted.LOCK_US]
+    assert admitted.bounds_of(tasks)[1] is None
+    run = admitted.new_runs(setup, "fifo", ["nvidia0"])[0]
+    assert "-admitted-visitors-" in run.path.name
+    assert not admitted.FILE.fullmatch(run.path.name)
+    begun: list[list[str]] = []
+    one = card(Daemon(False))
+    programs = SimpleNamespace(load=lambda *words: [*map(str, words)])
+    monkeypatch.setattr(one, "begin", lambda _, command, vgpu: begun.append([vgpu, *command]))
+    admitted.visits(one, programs, 5.0)
+    assert [b[:3] for b in begun] == [["visitors", "contexts-made", "5.0"]] * 2
+
+
 def test_what_rtxgd_did_around_a_very_late_job_is_kept() -> None:
     """And by how much it came late itself in that time: a bound may be passed for that."""
     late = iter([[5, 1], [9, 2]])
