@@ -35,7 +35,7 @@ CFLAGS = ("-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter"
           "-Wno-missing-field-initializers",
           "-static", "-pthread", "-D_GNU_SOURCE", "-Wl,--no-warnings")
 INCLUDE = tuple(f"-I{REPOSITORY}/{folder}" for folder in (
-    "include", "include/uapi", "core/launch", "core/cpu", "core/order", "lib", "nvidia", "tests/vm/edu_drv"))
+    "include", "include/uapi", "core/launch", "core/cpu", "core/gate", "core/order", "lib", "nvidia", "tests/vm/edu_drv"))
 
 
 class BuildError(RuntimeError):
@@ -113,8 +113,11 @@ def _library() -> list[Path]:
 
 
 def _layer() -> list[Path]:
-    """The OpenCL layer's sources (layers/opencl/meson.build) but for lib/device_name.c; none without OpenCL's headers."""
-    return sorted((REPOSITORY / "layers/opencl").glob("*.c")) if OPENCL.exists() else []
+    """The OpenCL layer's sources (layers/opencl/meson.build) but for lib/device_name.c, with what
+    decides of them; none without OpenCL's headers."""
+    places = ("layers/opencl", "core/gate")
+    found = sorted(source for place in places for source in (REPOSITORY / place).glob("*.c"))
+    return found if OPENCL.exists() else []
 
 
 def _objects(place: Path, sources: list[Path], newest: float, jobs: int) -> list[Path]:
@@ -143,7 +146,8 @@ def programs(jobs: int = 2) -> list[Path]:
     shared = [*(REPOSITORY / "lib").glob("*.h"), *(REPOSITORY / "include").rglob("*.h")]
     newest = max(h.stat().st_mtime for h in shared)
     library = _objects(out / "librtxg.o", _library(), newest, jobs)
-    newest = max(newest, *(h.stat().st_mtime for h in (REPOSITORY / "layers/opencl").glob("*.h")))
+    newest = max(newest, *(h.stat().st_mtime for place in ("layers/opencl", "core/gate")
+                          for h in (REPOSITORY / place).glob("*.h")))
     layer = _objects(out / "opencl.o", _layer(), newest, jobs)
     headers = [*GUEST.glob("*.h"), *shared, *(REPOSITORY / "tests/vm/edu_drv").glob("*.h"),
                *library, *layer]
