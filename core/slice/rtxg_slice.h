@@ -199,8 +199,9 @@ enum rtxg_slice_event_type {
 	 * context, at_ns, value: a look into its queues then. RTXG_SLICE_QUEUED: they hold work
 	 * that the engine's host has not taken (GET != PUT). RTXG_SLICE_WORK: none, but some came
 	 * since the look before. RTXG_SLICE_NO_WORK: neither, which says that about two launches
-	 * are left at most. May be told for each look or for changes alone. A context of which it
-	 * was never told is taken to have work as long as the log shows it.
+	 * are left at most. May be told for each look, or for changes and for looks that come later
+	 * than was asked for: without these the queues are taken to have been seen meanwhile. A
+	 * context of which it was never told is taken to have work as long as the log shows it.
 	 */
 	RTXG_SLICE_EV_DEMAND,
 	/*
