@@ -15,7 +15,7 @@ bench/results, are summed, and then those of all cards. `make gpu CASE=admitted 
 
 ADMITTED_SECONDS=4 makes the sets that long. ADMITTED_VISITORS=3 adds three rows of programs of which
 each makes a context and ends, one after the other: starts and ends at any moment of a set. The
-driver's lock is held then: the daemon's calls take up to 50 ms, most of them less than 1. A bound is
+driver's lock is held then: the daemon's calls take up to 100 ms, most of them below 1. A bound is
 longer by LOCK_US for that. Such a run's file is named GPU-DRIVER-DATE-admitted-visitors-TIME.json,
 and adds nothing to the hour.
 
