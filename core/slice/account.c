@@ -33,6 +33,25 @@ static void note_most(struct slice_tenant *tenant, struct slice_context *context
 	context->most_stayed = more_of(context->most_stayed, context->stayed);
 }
 
+/*
+ * For how much of that time of its present stay its queues were empty, and it had come with no work
+ * so lately: known from looks, however late the log tells of the stay.
+ */
+static uint64_t in_gaps(const struct slice_context *context, uint64_t from, uint64_t upto)
+{
+	uint64_t ns = 0;
+	uint32_t i;
+
+	from = more_of(from, context->since + context->grace);
+	for (i = 0; i < SLICE_GAPS; i++) {
+		const struct slice_gap *gap = &context->gaps[i];
+
+		ns += slice_excess(upto < gap->to ? upto : gap->to,
+				   more_of(from, gap->from + context->grace));
+	}
+	return ns;
+}
+
 static void charge_work(struct rtxg_slice *s, struct slice_context *context, uint64_t ns)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
@@ -65,15 +84,17 @@ static void charge_back(struct rtxg_slice *s, uint32_t id, struct slice_context 
 }
 
 /* Takes a charge back for a time in which it was not on the engine. */
-static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context, uint64_t ns)
+static void stay_back(struct rtxg_slice *s, uint32_t id, struct slice_context *context,
+		      uint64_t from, uint64_t upto)
 {
-	uint64_t doubt = context->doubt < ns ? context->doubt : ns;
+	uint64_t ns = upto - from, gaps = in_gaps(context, from, upto);
+	uint64_t doubt = context->doubt < ns - gaps ? context->doubt : ns - gaps;
 
 	context->stayed = slice_excess(context->stayed, ns);
 	s->tenants[id].stay = slice_excess(s->tenants[id].stay, ns);
 	context->doubt -= doubt;
-	s->tenants[id].cap_used = slice_excess(s->tenants[id].cap_used, doubt);
-	charge_back(s, id, context, ns - doubt);
+	s->tenants[id].cap_used = slice_excess(s->tenants[id].cap_used, doubt + gaps);
+	charge_back(s, id, context, ns - doubt - gaps);
 }
 
 /*
@@ -90,7 +111,7 @@ static uint64_t blind(const struct slice_context *context, uint64_t from, uint64
 
 void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t upto)
 {
-	uint64_t sure = upto, from = context->charged, unknown;
+	uint64_t sure = upto, from = context->charged, unknown, gaps;
 
 	if (!context->since || upto <= from)
 		return;
@@ -99,13 +120,15 @@ void slice_charge(struct rtxg_slice *s, struct slice_context *context, uint64_t 
 	/* Without a sign of work it may well sit there because no other wants the engine. */
 	if (slice_seen_empty(s, context) && context->sign + context->grace < upto)
 		sure = more_of(context->sign + context->grace, from);
+	gaps = in_gaps(context, from, sure);
 	unknown = blind(context, from, sure);
-	charge_work(s, context, sure - from - unknown);
-	s->busy += slice_excess(slice_excess(sure, more_of(from, s->idle_at)), unknown);
+	unknown = unknown < sure - from - gaps ? unknown : sure - from - gaps;
+	charge_work(s, context, sure - from - unknown - gaps);
+	s->busy += slice_excess(slice_excess(sure, more_of(from, s->idle_at)), unknown + gaps);
 	unknown += upto - sure;
 	context->doubt += unknown;
 	/* A cap is no matter of doubt: a program alone is never displaced, which would show it. */
-	s->tenants[context->tenant].cap_used += unknown;
+	s->tenants[context->tenant].cap_used += unknown + gaps;
 	context->charged = upto;
 }
 
@@ -226,11 +249,11 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		 * It was charged up to a moment that the log had not come to yet, in part to the
 		 * tenant that it has left.
 		 */
-		stay_back(s, context->tenant, context, context->charged - context->moved);
+		stay_back(s, context->tenant, context, context->moved, context->charged);
 		if (s->tenants[context->old].used)
-			stay_back(s, context->old, context, context->moved - at);
+			stay_back(s, context->old, context, at, context->moved);
 	} else {
-		stay_back(s, context->tenant, context, context->charged - at);
+		stay_back(s, context->tenant, context, at, context->charged);
 	}
 	stay = slice_excess(at, context->since);
 	/*

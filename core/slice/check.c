@@ -69,8 +69,8 @@ const char *rtxg_slice_check(const struct rtxg_slice *s)
 		return "the engine is held by a context that is gone";
 	if (on > 1)
 		return "two contexts on one engine";
-	/* What the log tells is acted upon when it has been read. */
-	if (s->turns && !s->log_pending && enabled > 1)
+	/* What the log and looks tell is acted upon when all of it is known. */
+	if (s->turns && !s->log_pending && !s->look_pending && enabled > 1)
 		return "more than one best-effort context enabled in turns";
 	return NULL;
 }

@@ -157,6 +157,22 @@ static uint64_t known_until(const struct slice_context *context, uint64_t before
 	return asked + context->asked_ns + LOOK_SLACK;
 }
 
+/*
+ * Its queues were seen to be empty up to the look before this one. A kernel may have run meanwhile:
+ * so what was looked at in time is judged by when that was. What was looked at while the host could
+ * not act is all told at once.
+ */
+static void note_gap(const struct rtxg_slice *s, struct slice_context *context,
+		     const struct rtxg_slice_event *look)
+{
+	uint64_t upto = look->since_ns;
+
+	if (s->now <= look->at_ns + LOOK_SLACK || upto <= context->empty_at)
+		return;
+	context->gaps[context->next_gap++ % SLICE_GAPS] =
+		(struct slice_gap){ .from = context->empty_at, .to = upto };
+}
+
 void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, bool *replan)
 {
 	/* The daemon may look at what the log has not told it of yet, but not ahead of time. */
@@ -164,20 +180,25 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 	struct slice_context *context = &s->contexts[look->context];
 	uint64_t known = known_until(context, look->since_ns, at);
 	bool wanted = context->active && context->wants;
-	bool deeper = look->value == RTXG_SLICE_QUEUED && !context->queued;
+	uint32_t value = look->value & ~RTXG_SLICE_FOLLOWED;
+	bool deeper = value == RTXG_SLICE_QUEUED && !context->queued;
 
 	if (known < at)
-		slice_charge_blind(s, context, known, at, look->value == RTXG_SLICE_QUEUED);
-	context->queued = look->value == RTXG_SLICE_QUEUED;
+		slice_charge_blind(s, context, known, at, value == RTXG_SLICE_QUEUED);
+	context->queued = value == RTXG_SLICE_QUEUED;
 	if (context->looked_at_from > at)
 		context->looked_at_from = at;
-	if (look->value == RTXG_SLICE_NO_WORK) {
+	if (value == RTXG_SLICE_NO_WORK) {
 		*replan = context->demand == SLICE_FILLED;
-		if (context->demand != SLICE_EMPTY)
+		if (context->demand != SLICE_EMPTY) {
 			sign(context, known);
+			context->empty_at = at;
+		}
 		context->demand = SLICE_EMPTY;
 		return;
 	}
+	if (context->demand == SLICE_EMPTY)
+		note_gap(s, context, look);
 	if (context->demand == SLICE_EMPTY)
 		learn_pause(s, context, wanted, slice_excess(at, context->sign));
 	if (context->queued)
@@ -243,16 +264,30 @@ static void look_at_return(struct rtxg_slice *s, struct slice_context *context)
 	}
 }
 
+/* Work of it was seen to arrive since it came onto the engine before. */
+static bool has_arrived(const struct slice_context *context, uint64_t at)
+{
+	uint32_t i;
+
+	if (context->arrived && at >= context->arrived_from)
+		return true;
+	for (i = 0; i < SLICE_GAPS; i++)
+		if (context->gaps[i].to > context->started && context->gaps[i].to <= at)
+			return true;
+	return false;
+}
+
 void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 {
 	struct slice_context *context = &s->contexts[id];
 
 	look_at_return(s, context);
 	/*
-	 * Its grace is not too short if another one that was let go early cut it before, or if the
-	 * work that brought it there may have come while its queues were not seen.
+	 * Its grace is not too short if another one that was let go early cut it before, if the
+	 * work that brought it there may have come while its queues were not seen, or if it was
+	 * seen to arrive and waited longer than the grace: the host came late to stop the others.
 	 */
-	if (slice_seen_empty(s, context) && !context->doubted &&
+	if (slice_seen_empty(s, context) && !context->doubted && !has_arrived(context, at) &&
 	    !(at > context->blind_from && at <= context->blind_to) &&
 	    (context->doubt || at > context->sign + context->grace) &&
 	    !(context->ending && context->seen <= context->sign + context->grace))

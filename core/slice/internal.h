@@ -153,6 +153,8 @@ struct slice_retry {
 	uint64_t pause;
 };
 
+#define SLICE_GAPS 16 /* that are kept: more come between two readings of the log at most rarely */
+
 /* What its queues show. */
 enum slice_demand { SLICE_UNSEEN, SLICE_EMPTY, SLICE_FILLED };
 
@@ -199,10 +201,19 @@ struct slice_context {
 	uint64_t doubt;	  /* on the engine without a sign of work, charged to none */
 	uint64_t blind_from, blind_to; /* its queues were not seen then: the host was late */
 	bool blind_worked;	       /* and were filled afterwards */
-	uint64_t gap_at;	       /* last time that it really had nothing to do for a while */
-	uint64_t step;		       /* what it works from one such time to the next */
-	uint64_t step_at;	       /* what it had worked when the present step began */
-	uint8_t steps;		       /* so many in a row were alike */
+	/*
+	 * Its queues were empty in those times, the last ones before the present one, and since
+	 * when they are now: the log tells later who was on the engine meanwhile.
+	 */
+	struct slice_gap {
+		uint64_t from, to;
+	} gaps[SLICE_GAPS];
+	uint32_t next_gap;
+	uint64_t empty_at;
+	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
+	uint64_t step;	  /* what it works from one such time to the next */
+	uint64_t step_at; /* what it had worked when the present step began */
+	uint8_t steps;	  /* so many in a row were alike */
 	bool ending; /* another one was let go beside it because the present one is about to end */
 
 	/* promise.c */
@@ -232,6 +243,7 @@ struct rtxg_slice {
 	bool armed_log;	       /* and whether that was commanded with it */
 	uint64_t late;	       /* so late the host has come of late to stop all for a release */
 	bool log_pending;      /* the log told something that calls for a plan */
+	bool look_pending;     /* a look did, and more looks follow */
 	uint64_t told;	       /* time of the last switch that it told of */
 	uint64_t read;	       /* up to when the log has been read */
 	uint64_t told_until;   /* up to when charges go that the log has not told of yet */

@@ -202,6 +202,8 @@ enum rtxg_slice_event_type {
 	 * are left at most. May be told for each look, or for changes and for looks that come later
 	 * than was asked for: without these the queues are taken to have been seen meanwhile. A
 	 * context of which it was never told is taken to have work as long as the log shows it.
+	 * RTXG_SLICE_FOLLOWED in addition: more looks were made meanwhile and are told right after
+	 * this one; only then is it decided what to do.
 	 */
 	RTXG_SLICE_EV_DEMAND,
 	/*
@@ -216,13 +218,14 @@ enum rtxg_slice_event_type {
 	RTXG_SLICE_EV_TIMER,
 };
 
-#define RTXG_SLICE_LOAD	   1u
-#define RTXG_SLICE_COUPLED 1u
-#define RTXG_SLICE_NO_WORK 0u
-#define RTXG_SLICE_WORK	   1u
-#define RTXG_SLICE_QUEUED  2u
-#define RTXG_SLICE_FINAL   (1u << 8)
-#define RTXG_SLICE_UNREAD  1u
+#define RTXG_SLICE_LOAD	    1u
+#define RTXG_SLICE_COUPLED  1u
+#define RTXG_SLICE_NO_WORK  0u
+#define RTXG_SLICE_WORK	    1u
+#define RTXG_SLICE_QUEUED   2u
+#define RTXG_SLICE_FOLLOWED (1u << 8)
+#define RTXG_SLICE_FINAL    (1u << 8)
+#define RTXG_SLICE_UNREAD   1u
 
 struct rtxg_slice_event {
 	uint32_t type;

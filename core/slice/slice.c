@@ -197,7 +197,7 @@ static void plan(struct rtxg_slice *s)
 
 	reckon_idle(s);
 	s->timer = s->log_at = NEVER;
-	s->log_pending = false;
+	s->log_pending = s->look_pending = false;
 	for (i = 0; i < s->tenant_high; i++) {
 		if (s->tenants[i].present)
 			s->tenants[i].wanted_ns += slice_excess(s->now, s->planned);
@@ -259,7 +259,7 @@ static uint32_t most_of(uint32_t type)
 	case RTXG_SLICE_EV_GOVERN:
 		return RTXG_SLICE_LOAD;
 	case RTXG_SLICE_EV_DEMAND:
-		return RTXG_SLICE_QUEUED;
+		return RTXG_SLICE_FOLLOWED | RTXG_SLICE_QUEUED;
 	case RTXG_SLICE_EV_COUPLE:
 		return RTXG_SLICE_COUPLED;
 	case RTXG_SLICE_EV_FAILED:
@@ -275,7 +275,9 @@ static int check_event(const struct rtxg_slice *s, const struct rtxg_slice_event
 {
 	if (event->value > most_of(event->type) ||
 	    (event->type == RTXG_SLICE_EV_FAILED &&
-	     (event->value & ~RTXG_SLICE_FINAL) > RTXG_SLICE_RESUME))
+	     (event->value & ~RTXG_SLICE_FINAL) > RTXG_SLICE_RESUME) ||
+	    (event->type == RTXG_SLICE_EV_DEMAND &&
+	     (event->value & ~RTXG_SLICE_FOLLOWED) > RTXG_SLICE_QUEUED))
 		return -EINVAL;
 	switch (event->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
@@ -500,6 +502,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_DEMAND:
 		slice_demand(s, event, replan);
+		s->look_pending = s->look_pending || *replan;
+		*replan = s->look_pending && !(event->value & RTXG_SLICE_FOLLOWED);
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;
@@ -531,6 +535,8 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 			plan(s);
 		else if (s->log_pending)
 			slice_wake_at(s, now_ns);
+		else if (s->look_pending)
+			slice_wake_unread(s, now_ns); /* also if no other look follows */
 	}
 	s->steps++;
 	n = slice_emit(s, actions, cap);

@@ -22,6 +22,8 @@ from rtxg.core.slice import (
     CAN_SUSPEND,
     CRITICAL_PRIORITY,
     EVENTS,
+    FOLLOWED,
+    QUEUED,
     SliceCore,
     SliceRefused,
 )
@@ -56,8 +58,14 @@ events = st.tuples(
     st.sampled_from((0, 1, 50 * US, MS, 3 * MS, 30 * MS)),  # so much later than the event before
     st.sampled_from((0, 0, 100 * US, 3 * MS)),  # so much before it happened
     tenant_params,
-    st.integers(0, 1),  # of events that have a value
+    st.sampled_from((0, 1, 0, 1, QUEUED, *(FOLLOWED | v for v in (0, 1, QUEUED)))),
 )
+
+
+def value_of(kind: str, value: int) -> int:
+    """What an event of that kind may have of it."""
+    return value if kind == "demand" else value & 1 if kind in ("add", "govern") else 0
+
 
 
 class World:
@@ -120,7 +128,7 @@ def test_whatever_the_log_says_nothing_stays_suspended(can, sequence):
     for kind, tenant, context, later, before, params, value in sequence:
         world.now += later
         fields = {"tenant": tenant, "context": context, "at_ns": max(0, world.now - before)}
-        fields["value"] = value if kind in ("add", "govern", "demand") else 0
+        fields["value"] = value_of(kind, value)
         world.step(kind, **fields, **(params if kind == "tenant_set" else {}))
     event(f"{min(world.stops, 3)} stops or more")
     world.step("other", at_ns=world.now)
@@ -139,7 +147,7 @@ def test_the_same_events_give_the_same_actions(sequence):
     for kind, tenant, context, later, before, params, value in sequence:
         now += later
         fields = {"tenant": tenant, "context": context, "at_ns": max(0, now - before)}
-        fields["value"] = value if kind in ("add", "govern", "demand") else 0
+        fields["value"] = value_of(kind, value)
         fields |= params if kind == "tenant_set" else {}
         try:
             actions = one.step(now, kind, **fields)
