@@ -106,8 +106,13 @@ uint32_t nv_rm_handle(struct nv_rm *rm)
 static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t what)
 {
 	uint64_t began = rm->sys->now_ns(rm->sys->ctx), took;
-	int err = rm->sys->ioctl(rm->sys->ctx, fd, request, arg);
+	int err;
 
+	if (rm->in_call)
+		rm->in_call(rm->in_call_ctx, true);
+	err = rm->sys->ioctl(rm->sys->ctx, fd, request, arg);
+	if (rm->in_call)
+		rm->in_call(rm->in_call_ctx, false);
 	took = rm->sys->now_ns(rm->sys->ctx) - began;
 	if (took > rm->longest_ns) {
 		rm->longest_ns = took;

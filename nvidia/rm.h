@@ -50,6 +50,9 @@ struct nv_rm {
 	/* the longest of all calls, ns, and what it asked for: a control's command, or an escape */
 	uint64_t longest_ns;
 	uint32_t longest;
+	/* called before each of them and after it, in the thread that makes it; NULL: is not */
+	void (*in_call)(void *ctx, bool begins);
+	void *in_call_ctx;
 };
 
 struct nv_rm_gpu {

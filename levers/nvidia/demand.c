@@ -13,6 +13,7 @@
  */
 #include "carry_out.h"
 #include "demand.h"
+#include "lookout.h"
 #include "sight.h"
 #include "state.h"
 
@@ -48,7 +49,7 @@ static void look_hot(void *ctx, struct nv_group *group, struct nv_channel *ch)
 {
 	struct looking *k = ctx;
 
-	if (!ch->queue.hot)
+	if (!ch->queue.hot || ch->sight != NV_SEEN)
 		return;
 	/* one whose queue is filled is enough to know */
 	if (k->hot++ < HOT_READS && !k->queued)
@@ -59,7 +60,7 @@ static void look_cold(void *ctx, struct nv_group *group, struct nv_channel *ch)
 {
 	struct looking *k = ctx;
 
-	if (ch->queue.hot)
+	if (ch->queue.hot || ch->sight != NV_SEEN)
 		return;
 	if (k->cold++ >= k->from && k->cold_reads) {
 		k->cold_reads--;
@@ -67,48 +68,72 @@ static void look_cold(void *ctx, struct nv_group *group, struct nv_channel *ch)
 	}
 }
 
-static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now)
+/* The words of its channels. */
+static void read_channels(struct nv_gpu *g, struct nv_context *c, struct looking *k)
+{
+	nv_sight_each(g, c, look_hot, k);
+	k->cold_reads = k->hot ? 1 : COLD_READS;
+	nv_sight_each(g, c, look_cold, k);
+	c->sight.turn = k->cold_reads ? 0 : k->from + (k->hot ? 1 : COLD_READS);
+	if (c->sight.turn >= k->cold)
+		c->sight.turn = 0;
+}
+
+/* What is seen of a context now. Is the policy to be told? */
+static bool see(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now,
+		struct nv_glance *seen)
 {
 	struct looking k = { .l = l,
 			     .c = c,
 			     .now = now,
 			     .stale = !c->sight.looked || now - c->sight.looked > STALE_NS,
 			     .from = c->sight.turn };
-	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_DEMAND,
-				      .context = (uint32_t)(c - g->context),
-				      .at_ns = now,
-				      .since_ns = c->sight.looked };
 	bool late = c->sight.looked && now - c->sight.looked > c->sight.every + LOOK_LATE;
 	uint8_t told;
 
+	*seen = (struct nv_glance){ .gpu = (uint32_t)(g - l->gpu),
+				    .context = (uint32_t)(c - g->context),
+				    .known = c->known,
+				    .at = now,
+				    .since = c->sight.looked };
 	l->stats.looks++;
-	if (c->sight.again <= now || !c->sight.whole_since)
-		nv_sight_open(l, g, c, now);
 	c->sight.looked = now;
 	if (c->sight.whole_since) {
-		nv_sight_each(g, c, look_hot, &k);
-		k.cold_reads = k.hot ? 1 : COLD_READS;
-		nv_sight_each(g, c, look_cold, &k);
-		c->sight.turn = k.cold_reads ? 0 : k.from + (k.hot ? 1 : COLD_READS);
-		if (c->sight.turn >= k.cold)
-			c->sight.turn = 0;
+		read_channels(g, c, &k);
 		told = k.work ? NV_TOLD_WORK : NV_TOLD_NO_WORK;
 	} else if (c->sight.told) {
 		told = NV_TOLD_WORK; /* what is not seen may be there */
 	} else {
-		return;
+		return false;
 	}
 	/*
 	 * A look that came late tells of less than the policy takes it to, also if nothing changed.
 	 */
 	if (told == c->sight.told && k.queued == c->sight.queued && !late)
-		return;
+		return false;
 	c->sight.told = told;
 	c->sight.queued = k.queued;
-	e.value = k.queued		 ? RTXG_SLICE_QUEUED
-		  : told == NV_TOLD_WORK ? RTXG_SLICE_WORK
-					 : RTXG_SLICE_NO_WORK;
-	nv_decide(l, g, &e);
+	seen->value = k.queued		     ? RTXG_SLICE_QUEUED
+		      : told == NV_TOLD_WORK ? RTXG_SLICE_WORK
+					     : RTXG_SLICE_NO_WORK;
+	return true;
+}
+
+static void look_at(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now)
+{
+	struct nv_glance seen;
+
+	if (c->sight.again <= now || !c->sight.whole_since)
+		nv_sight_open(l, g, c, now);
+	if (see(l, g, c, now, &seen)) {
+		struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_DEMAND,
+					      .context = seen.context,
+					      .value = seen.value,
+					      .at_ns = seen.at,
+					      .since_ns = seen.since };
+
+		nv_decide(l, g, &e);
+	}
 }
 
 static void check_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
@@ -168,6 +193,38 @@ static uint64_t look_due(const struct nv_context *c)
 	return c->sight.looked + c->sight.every;
 }
 
+uint64_t nv_demand_next_glance(struct lever_nvidia *l)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t k = 0; k < l->gpus && l->enabled; k++) {
+		struct nv_gpu *g = &l->gpu[k];
+
+		if (g->lost)
+			continue;
+		ask(g);
+		for (uint32_t i = 0; i < g->high; i++) {
+			uint64_t look = look_due(&g->context[i]);
+
+			if (g->context[i].sight.whole_since && look < next)
+				next = look;
+		}
+	}
+	return next;
+}
+
+bool nv_demand_glance(struct lever_nvidia *l, struct nv_gpu *g, uint32_t id, struct nv_glance *seen)
+{
+	struct nv_context *c = &g->context[id];
+	uint64_t now = nv_now(l), look;
+
+	ask(g);
+	look = look_due(c);
+	/* What cannot be seen in whole has to be opened first. */
+	return look != UINT64_MAX && look <= now + c->sight.every / 8 && c->sight.whole_since &&
+	       see(l, g, c, now, seen);
+}
+
 uint64_t nv_demand_next(struct lever_nvidia *l)
 {
 	uint64_t next = UINT64_MAX;
@@ -193,6 +250,7 @@ uint64_t nv_demand_next(struct lever_nvidia *l)
 
 void nv_demand_look(struct lever_nvidia *l)
 {
+	nv_lookout_tell(l);
 	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
 			struct nv_gpu *g = &l->gpu[k];

@@ -14,6 +14,14 @@
 
 /* Looks at the contexts whose time has come, and tells the policy what has changed. */
 void nv_demand_look(struct lever_nvidia *l);
+/*
+ * The same for one context while the lever's thread waits for the driver (lookout.h). Is the policy
+ * to be told what was seen?
+ */
+bool nv_demand_glance(struct lever_nvidia *l, struct nv_gpu *g, uint32_t context,
+		      struct nv_glance *seen);
+/* When that is due next for any context; UINT64_MAX: for none. */
+uint64_t nv_demand_next_glance(struct lever_nvidia *l);
 /* When it wants to be called next; UINT64_MAX: not until something happens. */
 uint64_t nv_demand_next(struct lever_nvidia *l);
 

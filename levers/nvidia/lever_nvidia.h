@@ -87,6 +87,7 @@ struct lever_nvidia_options {
 	bool probe;
 	bool no_discovery;    /* tests: records come by nv_contexts_feed */
 	bool no_adoption;     /* tests: what is there at the start is left alone */
+	bool no_lookout;      /* tests: no thread looks into queues while a call lasts */
 	const char *releases; /* page for librtxg-cuda.so (rtxg/releases.h); NULL: none */
 	/* file of who was put into which vGPU, which a restarted daemon reads; NULL: none */
 	const char *assigned;

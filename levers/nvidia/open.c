@@ -16,6 +16,7 @@
 #include "carry_out.h"
 #include "fecs.h"
 #include "guardian.h"
+#include "lookout.h"
 #include "others.h"
 #include "policy.h"
 #include "probe.h"
@@ -35,6 +36,7 @@ void lever_nvidia_close(struct lever_nvidia *l)
 {
 	if (!l)
 		return;
+	nv_lookout_stop(l);
 	if (l->gpus)
 		lever_nvidia_enable(l, false);
 	if (l->guardian > 0)
@@ -253,6 +255,12 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 		goto fail;
 	take_over(l);
 	open_releases(l);
+	err = l->options.no_lookout ? 0 : nv_lookout_start(l);
+	if (err)
+		nv_log(l, LEVER_NVIDIA_WARNING,
+		       "cannot start the lookout: %s; while the driver makes the lever wait, it "
+		       "does not know which programs work",
+		       strerror(-err));
 	if (!l->ops.number)
 		lever_nvidia_restore(l);
 	nv_watch_begin(l);

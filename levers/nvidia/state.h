@@ -10,6 +10,7 @@
 #include "channels.h"
 #include "fecs.h"
 #include "journal.h"
+#include "lookout.h"
 #include "lever_nvidia.h"
 #include "releases_write.h"
 #include "rm.h"
@@ -109,6 +110,7 @@ struct lever_nvidia {
 	struct discovery *discovery;
 	struct nv_registry registry;
 	struct nv_journal journal;
+	struct nv_lookout lookout;
 	struct nv_releases *releases; /* NULL: no program is told */
 	struct nv_assigned assigned;
 	unsigned int place_next; /* the process whose place is asked for next */

@@ -12,6 +12,7 @@ void nv_arm(struct lever_nvidia *l)
 	struct itimerspec t = { 0 };
 	uint64_t at = nv_demand_next(l);
 
+	l->lookout.wanted = nv_demand_next_glance(l) != UINT64_MAX;
 	at = l->next_watch < at ? l->next_watch : at;
 	for (uint32_t i = 0; i < l->gpus; i++)
 		if (!l->gpu[i].lost && l->gpu[i].timer < at)

@@ -171,6 +171,7 @@ struct lever_nvidia *lever_up(void)
 					  .sys = &fake_sys,
 					  .no_discovery = true,
 					  .no_adoption = true,
+					  .no_lookout = true,
 					  .no_guardian = true,
 					  .allow_unguarded = true,
 					  .slice = { .can = can } };
