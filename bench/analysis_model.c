@@ -130,6 +130,7 @@ int main(int argc, char **argv)
 	if (visitors) {
 		visit(m, visitors, seed);
 		model_slow_calls(m, calls_us * US);
+		model_lookout(m);
 	}
 	model_run(m, MODEL_S);
 	for (i = 0; i < count; i++) {

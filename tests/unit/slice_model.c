@@ -52,6 +52,9 @@ static uint64_t lock(struct model *m)
 
 	for (int i = 0; i < 12; i++)
 		ns = ns * part / 1000;
+	/* Now and then a program that ends frees all that it had. */
+	if (m->slow_ns && !model_between(m, 0, LONG_CALLS))
+		ns += model_between(m, 0, LONG_CALL * m->slow_ns);
 	return ns;
 }
 
@@ -239,6 +242,7 @@ static void look(struct model *m, uint32_t i)
 					   : RTXG_SLICE_NO_WORK;
 
 	uint64_t before = c->looked;
+	struct rtxg_slice_event event;
 	bool late = before && m->now > before + rtxg_slice_look_ns(m->core, i) + MS / 2;
 
 	m->host.looks++;
@@ -248,32 +252,23 @@ static void look(struct model *m, uint32_t i)
 	if (work == c->told && !late)
 		return;
 	c->told = work;
-	model_feed(m, (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
-						 .context = i,
-						 .at_ns = m->now,
-						 .since_ns = before,
-						 .value = (uint32_t)work });
+	event = (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
+					   .context = i,
+					   .at_ns = m->now,
+					   .since_ns = before,
+					   .value = (uint32_t)work };
+	if (m->now >= m->host_free)
+		model_feed(m, event);
+	else if (m->seen_count < SEEN)
+		m->seen[m->seen_count++] = event;
 }
 
-static void read_log(struct model *m)
+/* The looks that are due now; true: one was. */
+static bool look_around(struct model *m)
 {
-	struct rtxg_slice_event event;
+	bool looked = false;
 
-	for (uint32_t i = 0; i < m->log_count; i++)
-		if (logged(m, i, &event))
-			model_feed(m, event);
-	m->log_count = 0;
-}
-
-static void host_step(struct model *m)
-{
-	bool woke = false;
-	uint64_t late;
-	uint32_t i;
-
-	if (!m->core || m->now < m->host_free)
-		return;
-	for (i = 0; i < m->count; i++) {
+	for (uint32_t i = 0; i < m->count; i++) {
 		struct process *c = &m->c[i];
 		uint64_t ns;
 
@@ -290,8 +285,52 @@ static void host_step(struct model *m)
 			continue;
 		look(m, i);
 		c->next_look = m->now + ns;
-		woke = true;
+		looked = true;
 	}
+	return looked;
+}
+
+/* What was seen during a call of the driver. */
+static void tell_seen(struct model *m)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < m->seen_count; i++)
+		if (m->c[m->seen[i].context].phase != ABSENT &&
+		    m->seen[i].at_ns >= m->c[m->seen[i].context].born)
+			m->seen[count++] = m->seen[i];
+	m->seen_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (i + 1 < count)
+			m->seen[i].value |= RTXG_SLICE_FOLLOWED;
+		model_feed(m, m->seen[i]);
+	}
+}
+
+static void read_log(struct model *m)
+{
+	struct rtxg_slice_event event;
+
+	for (uint32_t i = 0; i < m->log_count; i++)
+		if (logged(m, i, &event))
+			model_feed(m, event);
+	m->log_count = 0;
+}
+
+static void host_step(struct model *m)
+{
+	bool woke;
+	uint64_t late;
+
+	if (!m->core)
+		return;
+	if (m->now < m->host_free) {
+		if (m->lookout)
+			look_around(m);
+		return;
+	}
+	tell_seen(m);
+	woke = look_around(m);
 	/* Something else has the host's CPU for 100 ms of each second. */
 	late = m->timer % MODEL_S < 100 * MS ? m->late_ns / 2 + m->timer % (m->late_ns / 2 + 1) : 0;
 	if (m->now >= m->timer && m->now - m->timer >= late) {
@@ -535,6 +574,11 @@ void model_late(struct model *m, uint64_t late_ns)
 void model_slow_calls(struct model *m, uint64_t most_ns)
 {
 	m->slow_ns = most_ns;
+}
+
+void model_lookout(struct model *m)
+{
+	m->lookout = true;
 }
 
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params)

@@ -108,9 +108,12 @@ void model_late(struct model *m, uint64_t late_ns);
 /*
  * Calls of the driver wait for its lock, which programs that come and go hold: each takes up to so
  * much longer, mostly little. With 30 ms that is much like an H100 beside three rows of programs
- * that each make a context and end: three of four calls 1 ms or less, one of 100 above 26 ms.
+ * that each make a context and end: three of four calls 1 ms or less, one of 100 above 26 ms, the
+ * longest about 120 ms.
  */
 void model_slow_calls(struct model *m, uint64_t most_ns);
+/* From now on queues are looked into while a call lasts too, and all of it is told after it. */
+void model_lookout(struct model *m);
 void model_tenant(struct model *m, uint32_t id, struct rtxg_slice_tenant params);
 /* Its tenant is on other GPUs too: other models that are run beside this one (slice_gpus.h). */
 void model_couple(struct model *m, uint32_t tenant, bool coupled);

@@ -8,14 +8,18 @@
 
 #include "slice_model.h"
 
-#define US	   MODEL_US
-#define MS	   MODEL_MS
-#define STEP	   (10 * US)
-#define SAVE	   (95 * US)
-#define GAP	   (84 * US)
-#define AHEAD	   2 /* launches that the engine's host takes ahead of the engine */
-#define PENDING	   512
-#define LOG_ROOM   65536
+#define US	 MODEL_US
+#define MS	 MODEL_MS
+#define STEP	 (10 * US)
+#define SAVE	 (95 * US)
+#define GAP	 (84 * US)
+#define AHEAD	 2 /* launches that the engine's host takes ahead of the engine */
+#define PENDING	 512
+#define LOG_ROOM 65536
+#define SEEN	 8192
+/* one of so many calls may last so many times as long as the others */
+#define LONG_CALLS 400
+#define LONG_CALL  4
 #define WAKE_COST  (8 * US) /* of the host's CPU: to wake up, and to decide */
 #define LOOK_COST  (1 * US)
 #define NO_PROCESS (-1)
@@ -75,6 +79,9 @@ struct model {
 	uint64_t lives;	  /* so many have come or gone */
 	bool unread;	  /* at the timer's time the log need not be read */
 	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
+	bool lookout;	  /* the queues are looked into during calls too */
+	struct rtxg_slice_event seen[SEEN]; /* in a call, and not told yet */
+	uint32_t seen_count;
 	uint64_t slow_ns; /* calls take up to so much longer */
 	bool flushed;	  /* the driver has been asked for the log, and it is to be read */
 	int on, last;
