@@ -327,7 +327,7 @@ static void unsee(void *ctx, struct nv_group *group, struct nv_channel *ch)
 static void forget_page(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
 			uint32_t page)
 {
-	/* First of all none may be looked at any more: the lookout looks while the driver answers. */
+	/* None may be looked at any more: the lookout looks while the driver answers. */
 	nv_sight_each(g, c, unsee, &page);
 	nv_sight_changed(l, c);
 	nv_userd_close(&c->sight.pages[page], &g->rm);

@@ -88,7 +88,7 @@ static void one_decision_follows_from_all_that_was_seen(void **state)
 	end(&r);
 }
 
-/* The others are stopped, and cannot be let go for 60 ms: three jobs of 100 us each in that time. */
+/* The others are stopped, and cannot be let go for 60 ms: three jobs of 100 us in that time. */
 static void jobs_in_a_long_call(struct rig *r)
 {
 	uint64_t from;
