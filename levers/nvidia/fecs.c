@@ -7,7 +7,9 @@
 #include <string.h>
 #include "fecs.h"
 
-#define PAGE 4096u
+#define PAGE	      4096u
+#define CALIBRATE_MAX 5000000ull /* no further reading after so long */
+#define DRIFT	      10000u	 /* the clocks drift by less than such a part */
 
 static int memory(struct nv_rm *rm, size_t size, uint32_t *handle)
 {
@@ -145,8 +147,12 @@ int nv_fecs_read(struct nv_fecs *fecs, struct nv_fecs_event *events, int cap)
 		events[n].start = r.tag == NV_FECS_SIMPLE_START || r.tag == NV_FECS_CONTEXT_START;
 		n++;
 	}
-	/* The driver wants to know in time how much room it has, and each time is a call. */
-	if (looked && (fecs->get - fecs->told) % fecs->count >= fecs->count / 8) {
+	/*
+	 * The driver wants to know in time how much room it has, and each time is a call: not
+	 * before all is read, for more would come meanwhile.
+	 */
+	if (looked && fecs->get == put &&
+	    (fecs->get - fecs->told) % fecs->count >= fecs->count / 4) {
 		struct nv_update_get update = { .record_get = fecs->get };
 
 		fecs->told = fecs->get;
@@ -157,16 +163,34 @@ int nv_fecs_read(struct nv_fecs *fecs, struct nv_fecs_event *events, int cap)
 	return n;
 }
 
+/*
+ * The new offset is known to half of `width`, the old one to half of what it was known to then and
+ * what the clocks may have drifted since. The better one is taken, unless they cannot both be true:
+ * then the GPU's clock has jumped.
+ */
+static bool is_better(const struct nv_fecs *fecs, int64_t offset_ns, uint64_t width, uint64_t now)
+{
+	uint64_t old = fecs->width_ns + (now - fecs->calibrated) / DRIFT;
+	int64_t change = offset_ns - fecs->offset_ns;
+
+	return !fecs->calibrated || width <= old ||
+	       (uint64_t)(change < 0 ? -change : change) > (width + old) / 2;
+}
+
 int nv_fecs_calibrate(struct nv_fecs *fecs)
 {
 	const struct nv_sys *sys = fecs->gpu->rm->sys;
-	uint64_t best = UINT64_MAX;
+	uint64_t best = UINT64_MAX, began = sys->now_ns(sys->ctx), after = began;
+	int64_t offset_ns = 0;
 	int err = 0;
 
-	/* The narrowest of a few readings: the GPU's time lies between two of ours. */
-	for (int i = 0; i < 8; i++) {
+	/*
+	 * The narrowest of a few readings: the GPU's time lies between two of ours. While other
+	 * programs keep the driver busy each takes long, and says little.
+	 */
+	for (int i = 0; i < 8 && after - began < CALIBRATE_MAX; i++) {
 		struct nv_gpu_cpu_time t = { .clock = NV_CPU_CLOCK_OSTIME, .count = 1 };
-		uint64_t before = sys->now_ns(sys->ctx), after;
+		uint64_t before = sys->now_ns(sys->ctx);
 
 		err = nv_rm_control(fecs->gpu->rm, fecs->gpu->subdevice,
 				    NV2080_TIMER_GET_GPU_CPU_TIME, &t, sizeof(t));
@@ -175,9 +199,14 @@ int nv_fecs_calibrate(struct nv_fecs *fecs)
 			return err;
 		if (after - before < best) {
 			best = after - before;
-			fecs->offset_ns =
+			offset_ns =
 				(int64_t)(before + (after - before) / 2) - (int64_t)t.sample[0].gpu;
 		}
+	}
+	if (is_better(fecs, offset_ns, best, after)) {
+		fecs->offset_ns = offset_ns;
+		fecs->width_ns = best;
+		fecs->calibrated = after;
 	}
 	return 0;
 }

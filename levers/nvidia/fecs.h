@@ -28,8 +28,10 @@ struct nv_fecs {
 	const volatile struct nv_fecs_record *records;
 	int header_fd, records_fd;
 	size_t header_size, records_size;
-	int64_t offset_ns; /* CLOCK_MONOTONIC - GPU time, from nv_fecs_calibrate */
-	uint32_t reason;   /* why the driver refused to bind */
+	int64_t offset_ns;   /* CLOCK_MONOTONIC - GPU time, from nv_fecs_calibrate */
+	uint64_t width_ns;   /* it was known to half of that */
+	uint64_t calibrated; /* when it was found; 0 = never */
+	uint32_t reason;     /* why the driver refused to bind */
 };
 
 /* One thing read from the log. */
@@ -58,7 +60,10 @@ int nv_fecs_flush(struct nv_fecs *fecs);
 /* Up to cap events, oldest first. Returns how many; 0 when there are no more. */
 int nv_fecs_read(struct nv_fecs *fecs, struct nv_fecs_event *events, int cap);
 
-/* Relates the GPU's clock to CLOCK_MONOTONIC. */
+/*
+ * Relates the GPU's clock to CLOCK_MONOTONIC. What is known better from before is kept, unless the
+ * GPU's clock has jumped.
+ */
 int nv_fecs_calibrate(struct nv_fecs *fecs);
 
 #endif

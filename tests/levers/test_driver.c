@@ -321,6 +321,66 @@ static void a_channels_number_is_compared_with_the_drivers(void **state)
 	nv_rm_close(&rm);
 }
 
+static uint32_t updates;
+
+/* Other programs keep the driver busy. */
+static int busy(void *ctx, int fd, uint32_t request, void *arg)
+{
+	const struct nvos54 *c = arg;
+
+	if (request == RM_IOC(NV_ESC_RM_CONTROL, struct nvos54)) {
+		fake->now += 100 * MS;
+		updates += c->cmd == NV90CD_UPDATE_GET;
+	}
+	return fake_sys.ioctl(ctx, fd, request, arg);
+}
+
+static void a_busy_driver_is_asked_little_and_spoils_no_clock(void **state)
+{
+	struct nv_fecs_event ev[256];
+	struct nv_sys slow = fake_sys;
+	struct nv_rm_gpu gpu;
+	uint64_t compared;
+	int64_t offset_ns;
+	struct nv_fecs f;
+	struct nv_rm rm;
+	int n, all = 0;
+
+	assert_int_equal(nv_rm_open(&rm, &slow), 0);
+	assert_int_equal(nv_rm_gpus_open(&rm, &gpu, 1), 1);
+	assert_int_equal(nv_fecs_open(&f, &gpu, 16384), 0);
+	assert_int_equal(nv_fecs_calibrate(&f), 0);
+	offset_ns = f.offset_ns;
+	assert_int_equal(offset_ns, -(int64_t)FAKE_EPOCH);
+	slow.ioctl = busy;
+	compared = fake->compared;
+	assert_int_equal(nv_fecs_calibrate(&f), 0);
+	assert_int_equal(fake->compared, compared + 1);
+	assert_int_equal(f.offset_ns, offset_ns);
+	/* A jump is seen all the same, to what can be told. */
+	fake->gpu_ahead = 1000 * MS;
+	assert_int_equal(nv_fecs_calibrate(&f), 0);
+	assert_in_range(offset_ns - f.offset_ns, 949 * MS, 1051 * MS);
+	/* And what is better than that is taken. */
+	slow.ioctl = fake_sys.ioctl;
+	assert_int_equal(nv_fecs_calibrate(&f), 0);
+	assert_int_equal(offset_ns - f.offset_ns, 1000 * MS);
+	/* The driver is told once how much of a long log was read. */
+	slow.ioctl = busy;
+	updates = 0;
+	for (uint32_t i = 0; i < 10000; i++)
+		fake_log(i % 2 ? NV_FECS_SIMPLE_END : NV_FECS_SIMPLE_START, 100, 0, i);
+	while ((n = nv_fecs_read(&f, ev, 256)) > 0)
+		all += n;
+	assert_int_equal(all, 10000);
+	assert_int_equal(f.lost, 0);
+	assert_int_equal(updates, 1);
+	assert_int_equal(fake->updated_get, f.get);
+	nv_fecs_close(&f);
+	nv_rm_gpu_close(&gpu);
+	nv_rm_close(&rm);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +394,7 @@ int main(void)
 		cmocka_unit_test_setup(nothing_is_stopped_without_room_in_the_journal, before),
 		cmocka_unit_test_setup(slices_go_through_the_owners_descriptor, before),
 		cmocka_unit_test_setup(log_is_read_across_its_end_and_losses_are_counted, before),
+		cmocka_unit_test_setup(a_busy_driver_is_asked_little_and_spoils_no_clock, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
