@@ -154,9 +154,13 @@ static void is_going(struct nv_rm_gpu *gpu, struct nv_journal *journal,
 	}
 }
 
-/* Lets go of some of a batch, in calls of so many channels. Returns the first error. */
+/*
+ * Lets go of some of a batch, in calls of so many channels. Returns the first error. Those of a
+ * process that is being built are asked for one by one only if they are to go by all means
+ * (`apart`).
+ */
 static int let_go(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
-		  unsigned int at, unsigned int end, unsigned int most)
+		  unsigned int at, unsigned int end, unsigned int most, bool apart)
 {
 	int err = 0;
 
@@ -165,8 +169,8 @@ static int let_go(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struc
 		int e = disable(gpu, batch, at, n, false, false);
 
 		/* A channel that has gone since is no error, but spoils the call for all. */
-		if (e && n > 1)
-			e = let_go(gpu, journal, batch, at, at + n, 1);
+		if (e && n > 1 && (apart || e != -EAGAIN))
+			e = let_go(gpu, journal, batch, at, at + n, 1, apart);
 		else if (!e || e == -ESRCH || e == -ENOENT || e == -EINVAL)
 			is_going(gpu, journal, batch, at, at + n);
 		else
@@ -178,56 +182,68 @@ static int let_go(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struc
 	return err;
 }
 
-int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+static int resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+		  bool apart)
 {
-	unsigned int at = 0;
+	unsigned int at = 0, part = 0;
 	int err = 0;
 
 	while (at < batch->count) {
 		unsigned int n = batch->count - at < NV_DISABLE_CHANNELS_MAX
 					 ? batch->count - at
 					 : NV_DISABLE_CHANNELS_MAX;
-		unsigned int part = 0, from = at;
+		unsigned int from = at;
 
-		if (!disable(gpu, batch, at, n, false, false)) {
+		while (batch->end[part] <= at)
+			part++;
+		/* All of one process is asked for below. */
+		if ((apart || batch->end[part] < at + n) &&
+		    !disable(gpu, batch, at, n, false, false)) {
 			is_going(gpu, journal, batch, at, at + n);
 			at += n;
 			continue;
 		}
 		/* Process by process, so that one bad one costs the others one call each. */
-		for (; from < at + n; part++) {
-			unsigned int to = batch->end[part] < at + n ? batch->end[part] : at + n;
+		for (unsigned int k = part; from < at + n; k++) {
+			unsigned int to = batch->end[k] < at + n ? batch->end[k] : at + n;
+			int e = let_go(gpu, journal, batch, from, to, NV_DISABLE_CHANNELS_MAX,
+				       apart);
 
-			if (to > from) {
-				int e = let_go(gpu, journal, batch, from, to,
-					       NV_DISABLE_CHANNELS_MAX);
-
-				err = err ? err : e;
-				from = to;
-			}
+			err = err ? err : e;
+			from = to;
 		}
 		at += n;
 	}
 	return err;
 }
 
-int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
-	       bool leave)
+int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+{
+	return resume(gpu, journal, batch, true);
+}
+
+void nv_resume_last(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+{
+	if (nv_resume(gpu, journal, batch))
+		is_going(gpu, journal, batch, 0, batch->count);
+}
+
+int nv_resume_built(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
+{
+	return resume(gpu, journal, batch, false);
+}
+
+/* *asked: the driver was asked for some of it at least. */
+static int suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+		   bool leave, bool *asked)
 {
 	unsigned int at, i, noted;
-	uint32_t status;
 	int err = 0;
 
+	*asked = false;
 	for (noted = 0; noted < batch->count && !err; noted++)
 		err = nv_journal_add(journal, gpu->device_instance, batch->client[noted],
 				     batch->channel[noted]);
-	if (err) { /* it is full: nothing was asked of the driver */
-		for (i = 0; i + 1 < noted; i++)
-			if (!batch->in_registry[i]->stopped)
-				nv_journal_remove(journal, gpu->device_instance, batch->client[i],
-						  batch->channel[i]);
-		return err;
-	}
 	for (at = 0; at < batch->count && !err; at += NV_DISABLE_CHANNELS_MAX) {
 		unsigned int n = batch->count - at;
 
@@ -235,16 +251,34 @@ int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct n
 			n = NV_DISABLE_CHANNELS_MAX;
 		for (i = at; i < at + n; i++)
 			batch->in_registry[i]->stopped = true;
+		*asked = true;
 		err = disable(gpu, batch, at, n, true, leave);
 	}
-	if (!err)
-		return 0;
-	/* Some of them may have been stopped. None may stay so. */
-	status = gpu->rm->status;
-	for (i = 0; i < batch->count; i++)
+	for (i = 0; i < noted && err; i++)
 		if (!batch->in_registry[i]->stopped) /* it was not asked for */
 			nv_journal_remove(journal, gpu->device_instance, batch->client[i],
 					  batch->channel[i]);
+	return err;
+}
+
+int nv_try_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+		   bool leave)
+{
+	bool asked;
+
+	return suspend(gpu, journal, batch, leave, &asked);
+}
+
+int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+	       bool leave)
+{
+	bool asked;
+	int err = suspend(gpu, journal, batch, leave, &asked);
+	uint32_t status = gpu->rm->status;
+
+	if (!err || !asked)
+		return err;
+	/* Some of them may have been stopped. None may stay so. */
 	nv_resume(gpu, journal, batch);
 	gpu->rm->status = status; /* of what failed, for the message */
 	return err;

@@ -53,10 +53,25 @@ int nv_batch_add_group(struct nv_batch *batch, struct nv_group *group, enum nv_w
 int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
 	       bool leave);
 /*
+ * The same, but what was stopped stays so on failure: the caller is to stop or resume each of its
+ * processes then.
+ */
+int nv_try_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+		   bool leave);
+/*
  * Lets them go on. A channel that no longer exists is no error. Those that could not be let go stay
  * NV_STOPPED and in the journal.
  */
 int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch);
+/* The same of a process that has ended: what could not be let go goes with it. */
+void nv_resume_last(struct nv_rm_gpu *gpu, struct nv_journal *journal,
+		    const struct nv_batch *batch);
+/*
+ * The same, but where the driver says that a process is not ready its channels are not asked for
+ * one by one: they are let go later.
+ */
+int nv_resume_built(struct nv_rm_gpu *gpu, struct nv_journal *journal,
+		    const struct nv_batch *batch);
 
 /*
  * Time slice in microseconds (1..1000000) for all compute groups of the process on one GPU, in

@@ -14,12 +14,21 @@
 /* actions that the policy hands out in one step */
 #define ACTIONS 64
 
+/* so long after its last channel came a context that is refused may still be being built */
+#define BUILT_NS 10000000000ull
+
 static void resume_all_of(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
 {
+	const struct nv_refusal *stop = &c->refusal[NV_ACTION(RTXG_SLICE_SUSPEND)];
+	bool young = stop->times && !stop->final && nv_now(l) < c->sight.changed + BUILT_NS;
 	struct nv_batch b = { 0 };
 
-	if (!nv_batch_add(&b, c->process, g->rm.device_instance, NV_STOPPED) && b.count)
-		nv_resume(&g->rm, &l->journal, &b);
+	if (!nv_batch_add(&b, c->process, g->rm.device_instance, NV_STOPPED) && b.count) {
+		if (young && !g->lost)
+			nv_resume_built(&g->rm, &l->journal, &b);
+		else
+			nv_resume(&g->rm, &l->journal, &b);
+	}
 	nv_batch_free(&b);
 }
 
@@ -130,11 +139,16 @@ static enum nv_which to_stop(const struct lever_nvidia *l, const struct nv_conte
 	return nv_sight_knows_hot(l, c) ? NV_HOT : NV_ALL;
 }
 
+/*
+ * `alone`: if it is refused, each of them is asked for alone. So what the driver may have stopped
+ * of them is not let go before.
+ */
 static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
-			   unsigned int count, bool stop, bool leave)
+			   unsigned int count, bool stop, bool leave, bool alone)
 {
 	struct nv_batch b = { 0 };
 	uint64_t began = nv_now(l);
+	uint32_t status;
 	unsigned int i;
 	int err = 0;
 
@@ -142,8 +156,14 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 		err = nv_batch_add(&b, contexts[i]->process, g->rm.device_instance,
 				   stop ? to_stop(l, contexts[i]) : NV_STOPPED);
 	if (!err && b.count)
-		err = stop ? nv_suspend(&g->rm, &l->journal, &b, leave)
+		err = stop ? nv_try_suspend(&g->rm, &l->journal, &b, leave)
 			   : nv_resume(&g->rm, &l->journal, &b);
+	if (err && stop && !alone && b.count) {
+		status = g->rm.rm->status;
+		/* If that is refused, too, the watch does it. */
+		nv_resume_built(&g->rm, &l->journal, &b);
+		g->rm.rm->status = status; /* of what failed, for the message */
+	}
 	nv_batch_free(&b);
 	if (err)
 		return err;
@@ -164,26 +184,47 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 	return 0;
 }
 
+/* In one call; if that fails, each alone. */
+static void together(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
+		     unsigned int count, bool stop, bool leave)
+{
+	int err = count ? stop_or_go_once(l, g, contexts, count, stop, leave, count > 1) : 0;
+
+	for (unsigned int i = 0; i < count && err && !g->lost; i++) {
+		int one = err;
+
+		if (!contexts[i]->process)
+			continue;
+		if (count > 1)
+			one = stop_or_go_once(l, g, &contexts[i], 1, stop, leave, false);
+		if (one)
+			refused(l, g, contexts[i], stop ? RTXG_SLICE_SUSPEND : RTXG_SLICE_RESUME,
+				one);
+	}
+}
+
 /*
  * Neighbours of one kind go to the driver in one call; if that fails, each alone, so that one bad
- * process does not keep the others from their shares.
+ * process does not keep the others from their shares. One that was refused last time is asked for
+ * by itself, after the others: most likely it is still being built, and would spoil their call.
  */
 void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 		   unsigned int count, bool stop, bool leave)
 {
-	int err = stop_or_go_once(l, g, contexts, count, stop, leave);
+	const uint32_t type = stop ? RTXG_SLICE_SUSPEND : RTXG_SLICE_RESUME;
+	struct nv_context *apart[LEVER_NVIDIA_CONTEXTS];
+	unsigned int good = 0, bad = 0;
 
-	if (!err)
-		return;
-	for (unsigned int i = 0; i < count && !g->lost; i++) {
-		if (!contexts[i]->process)
-			continue;
-		if (count > 1)
-			err = stop_or_go_once(l, g, &contexts[i], 1, stop, leave);
-		if (err)
-			refused(l, g, contexts[i], stop ? RTXG_SLICE_SUSPEND : RTXG_SLICE_RESUME,
-				err);
+	for (unsigned int i = 0; i < count; i++) {
+		if (contexts[i]->refusal[NV_ACTION(type)].times)
+			apart[bad++] = contexts[i];
+		else
+			contexts[good++] = contexts[i];
 	}
+	together(l, g, contexts, good, stop, leave);
+	for (unsigned int i = 0; i < bad && !g->lost; i++)
+		if (apart[i]->process)
+			together(l, g, &apart[i], 1, stop, leave);
 }
 
 void nv_stop_rest(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)

@@ -147,7 +147,9 @@ static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_proc
 		       p->pid);
 }
 
-static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p)
+/* `ended`: its channels are gone, or about to go. */
+static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
+			   bool ended)
 {
 	struct nv_context *c = nv_context_of(g, p);
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_REMOVE };
@@ -160,8 +162,12 @@ static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_p
 	nv_sight_close(l, g, c);
 	e.context = (uint32_t)(c - g->context);
 	/* its channels go with it, but a child may hold them a little longer */
-	if (!nv_batch_add(&b, p, g->rm.device_instance, NV_STOPPED) && b.count)
-		nv_resume(&g->rm, &l->journal, &b);
+	if (!nv_batch_add(&b, p, g->rm.device_instance, NV_STOPPED) && b.count) {
+		if (ended)
+			nv_resume_last(&g->rm, &l->journal, &b);
+		else
+			nv_resume(&g->rm, &l->journal, &b);
+	}
 	nv_batch_free(&b);
 	/* its contexts on other GPUs stay as they are */
 	for (uint32_t i = 0; i < l->gpus; i++)
@@ -342,7 +348,7 @@ static void share_groups(struct lever_nvidia *l, struct nv_process *host, struct
 				of->engine = one->engine;
 			/* its channels may be seen, and stopped, in the context that it had */
 			if (c)
-				context_remove(l, g, guest);
+				context_remove(l, g, guest, false);
 			nv_registry_lend(guest, one->client, one->handle, of);
 			if (c && nv_process_computes(guest, of->device))
 				context_add(l, g, guest, NULL);
@@ -463,10 +469,10 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			if (nv_context_of(g, what.process) &&
 			    !nv_context_of(g, what.process)->load &&
 			    !nv_process_computes(what.process, g->rm.device_instance))
-				context_remove(l, g, what.process);
+				context_remove(l, g, what.process, true);
 			break;
 		case NV_GONE_PROCESS:
-			context_remove(l, g, what.process);
+			context_remove(l, g, what.process, true);
 			break;
 		case NV_OWN_CONTROL:
 			if (nv_context_of(g, of) &&

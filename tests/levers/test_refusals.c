@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "act.h"
+#include "carry_out.h"
 #include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
@@ -466,6 +467,82 @@ static void one_that_lets_itself_go_is_stopped_again(void **state)
 	down(l);
 }
 
+/* One of eight processes is still being built: that costs the others few calls, and then none. */
+static void one_that_is_refused_costs_few_calls(void **state)
+{
+	struct nv_context *all[8], *some[8];
+	struct lever_nvidia *l = lever_up();
+	struct nv_gpu *g = &l->gpu[0];
+	struct fake_failure *f;
+	uint64_t calls;
+
+	for (uint32_t i = 0; i < 8; i++) {
+		cuda_process(into_lever, l, 100 + i, FIRST + i, 20 * i, 0);
+		all[i] = nv_context_of(g, nv_registry_process(&l->registry, 100 + i));
+		assert_non_null(all[i]);
+	}
+	f = fake_fail(NV2080_FIFO_DISABLE_CHANNELS, FIRST + 3, NV_STATUS_INVALID_STATE);
+	/* All at once, each alone, and one has to be let go again. */
+	calls = fake->calls;
+	memcpy(some, all, sizeof(all));
+	nv_stop_or_go(l, g, some, 8, true, false);
+	assert_int_equal(fake->calls - calls, 1 + 8 + 1);
+	assert_int_equal(fake_stopped(), 7 * 8);
+	assert_false(all[3]->stopped);
+	for (uint32_t i = 0, n = 0; i < 8; i++)
+		if (i != 3)
+			some[n++] = all[i];
+	nv_stop_or_go(l, g, some, 7, false, false);
+	assert_int_equal(fake_stopped(), 0);
+	/* It is asked for apart from the others. */
+	calls = fake->calls;
+	memcpy(some, all, sizeof(all));
+	nv_stop_or_go(l, g, some, 8, true, false);
+	assert_int_equal(fake->calls - calls, 1 + 2);
+	assert_int_equal(fake_stopped(), 7 * 8);
+	/* It was not stopped, as far as is known; while it is refused the watch asks once. */
+	calls = fake->calls;
+	nv_let_strays_go(l, g, all[3]);
+	assert_int_equal(fake->calls - calls, 1);
+	f->until_ns = fake->now;
+	nv_let_strays_go(l, g, all[3]);
+	assert_int_equal(nv_journal_count(&l->journal), 7 * 8);
+	memcpy(some, all, sizeof(all));
+	nv_stop_or_go(l, g, some, 8, true, false);
+	assert_int_equal(fake_stopped(), 8 * 8);
+	assert_int_equal(all[3]->refusal[NV_ACTION(RTXG_SLICE_SUSPEND)].times, 0);
+	down(l);
+}
+
+/* What the driver has half stopped of it, and refuses to let go, is let go by itself. */
+static void what_is_half_stopped_of_one_in_a_call_is_let_go(void **state)
+{
+	struct nv_context *some[3], *bad;
+	struct lever_nvidia *l = lever_up();
+	struct nv_gpu *g = &l->gpu[0];
+	struct fake_failure *f;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		cuda_process(into_lever, l, 100 + i, FIRST + i, 20 * i, 0);
+		some[i] = nv_context_of(g, nv_registry_process(&l->registry, 100 + i));
+	}
+	bad = some[2];
+	f = fake_fail(NV2080_FIFO_DISABLE_CHANNELS, FIRST + 2, NV_STATUS_INVALID_STATE);
+	f->though_done = 20; /* in the first call all of the first two, and half of it */
+	f->times = 3;
+	nv_stop_or_go(l, g, some, 3, true, false);
+	assert_int_equal(f->failed, 3);
+	assert_false(bad->stopped);
+	assert_true(fake_stopped() > 2 * 8);
+	for (int i = 0; i < 1100 && fake_stopped() > 2 * 8; i++) {
+		fake->now += MS;
+		nv_let_strays_go(l, g, bad);
+	}
+	assert_int_equal(fake_stopped(), 2 * 8);
+	assert_int_equal(nv_journal_count(&l->journal), 2 * 8);
+	down(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +562,8 @@ int main(void)
 		cmocka_unit_test_setup(a_slice_that_the_program_sets_is_set_again_at_once, before),
 		cmocka_unit_test_setup(what_was_refused_is_tried_when_the_group_is_ready, before),
 		cmocka_unit_test_setup(one_that_lets_itself_go_is_stopped_again, before),
+		cmocka_unit_test_setup(one_that_is_refused_costs_few_calls, before),
+		cmocka_unit_test_setup(what_is_half_stopped_of_one_in_a_call_is_let_go, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
