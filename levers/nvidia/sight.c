@@ -14,6 +14,9 @@
 #define PAUSE_MIN   (10 * MS)
 #define PAUSE_MAX   (1000 * MS)
 #define FAILURES    6u	      /* in a row, after which a channel counts as blind */
+#define SLOW_NS	    (50 * MS) /* it takes longer only while others keep the driver busy: */
+#define SLOW_PART   20u	      /* then no more than such a part of the time goes into it */
+#define SLOW_MAX    (20000 * MS)
 #define SETTLE_NS   (20 * MS) /* after the last new channel: a context's channels come together */
 #define NV_RING_MAX 65536u    /* entries of a channel's ring */
 
@@ -236,6 +239,7 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 {
 	struct opening o = { .l = l, .g = g, .c = c, .sight = &c->sight, .pidfd = -1, .fd = -1 };
 	struct whole w;
+	uint64_t took;
 
 	if (now < c->sight.again)
 		return c->sight.whole_since;
@@ -243,8 +247,15 @@ bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 		c->sight.again = c->sight.changed + SETTLE_NS;
 		return c->sight.whole_since;
 	}
+	/* What has to be done comes first; a bound may depend on what is seen. */
+	if (now < l->open_again && !g->params[c->vgpu].latency_ns)
+		return c->sight.whole_since;
 	nv_sight_each(g, c, open_one, &o);
 	close_fds(&o);
+	took = nv_now(l) - now;
+	if (o.opened && took > SLOW_NS)
+		l->open_again =
+			nv_now(l) + (took * SLOW_PART < SLOW_MAX ? took * SLOW_PART : SLOW_MAX);
 	if (o.err) {
 		uint64_t pause = PAUSE_MIN << (c->sight.failures < 7 ? c->sight.failures : 7);
 
@@ -380,6 +391,7 @@ int nv_sight_sum(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c,
 	int err = -EAGAIN;
 
 	for (int i = 0; i < 64 && err == -EAGAIN; i++) {
+		l->open_again = 0;
 		if (nv_sight_open(l, g, c, nv_now(l)))
 			err = 0;
 		else if (c->sight.again > nv_now(l))

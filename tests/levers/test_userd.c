@@ -13,6 +13,7 @@
 #include "fake_nvidiactl.h"
 #include "rig.h"
 #include "rm.h"
+#include "state.h"
 #include "userd.h"
 
 #define CLIENT 0xc1d00010u
@@ -133,12 +134,59 @@ static void a_refusal_at_any_step_leaves_nothing(void **state)
 	}
 }
 
+/* While others keep the driver busy. */
+static int slowly(void *ctx, int fd, uint32_t request, void *arg)
+{
+	fake->now += 20 * MS;
+	return fake_sys.ioctl(ctx, fd, request, arg);
+}
+
+static void a_busy_driver_is_not_kept_from_the_rest_by_looks(void **state)
+{
+	const struct rtxg_slice_tenant bound = { .latency_ns = 5 * MS };
+	struct nv_sys slow = fake_sys;
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &slow,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true };
+	struct lever_nvidia *l;
+	struct nv_context *c[3];
+	uint64_t calls, at;
+
+	with_queues = true;
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &bound), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		cuda_process(into_lever, l, 100 + i, CLIENT + i, 20 * i, i == 2);
+		c[i] = nv_context_of(&l->gpu[0], nv_registry_process(&l->registry, 100 + i));
+	}
+	fake->now += 100 * MS;
+	slow.ioctl = slowly;
+	at = fake->now;
+	assert_true(nv_sight_open(l, &l->gpu[0], c[0], fake->now));
+	assert_true(fake->now - at >= 100 * MS);
+	/* The next one waits, and one with a bound does not. */
+	calls = fake->calls;
+	assert_false(nv_sight_open(l, &l->gpu[0], c[1], fake->now));
+	assert_int_equal(fake->calls, calls);
+	assert_true(nv_sight_open(l, &l->gpu[0], c[2], fake->now));
+	slow.ioctl = fake_sys.ioctl;
+	fake->now = l->open_again;
+	assert_true(fake->now < at + 5000 * MS);
+	assert_true(nv_sight_open(l, &l->gpu[0], c[1], fake->now));
+	lever_nvidia_close(l);
+	assert_int_equal(fake_maps(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(both_words_of_a_channel_are_read, before),
 		cmocka_unit_test_setup(what_a_process_says_of_itself_is_not_believed, before),
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing, before),
+		cmocka_unit_test_setup(a_busy_driver_is_not_kept_from_the_rest_by_looks, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
