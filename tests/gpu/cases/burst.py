@@ -19,18 +19,23 @@ RESERVED = 30
 WORK_S = 6.0
 
 
-def worst_below(tracks: list[list[tuple[float, float]]], begin: float, end: float) -> float:
-    """By how many points the first one is below its reservation in its worst second."""
-    worst = -100.0
+def shares(tracks: list[list[tuple[float, float]]], begin: float, end: float) -> list[float]:
+    """The first one's percentage of the work of each second, one every 0.1 s."""
+    found = []
     at = begin
     while at + 1e9 <= end:
         done = [
             _between(track, at + 1e9) - _between(track, at) if track else 0.0 for track in tracks
         ]
         if sum(done) > 0:
-            worst = max(worst, RESERVED - 100 * done[0] / sum(done))
+            found.append(100 * done[0] / sum(done))
         at += 1e8
-    return worst
+    return found
+
+
+def worst_below(tracks: list[list[tuple[float, float]]], begin: float, end: float) -> float:
+    """By how many points the first one is below its reservation in its worst second."""
+    return max([RESERVED - share for share in shares(tracks, begin, end)], default=-100.0)
 
 
 def _between(track: list[tuple[float, float]], at: float) -> float:
@@ -95,8 +100,21 @@ def case_burst(setup: Setup) -> None:
         started_within_s=within,
         last_first_work_s=(max(firsts) - begin) / 1e9 if firsts else None,
         rtxgd_cpu_percent=used,
-        late_most_ns=levers[0].get("late_most_ns"),
-        call_most_ns=levers[0].get("call_most_ns"),
+        **{
+            name: levers[0].get(name)
+            for name in (
+                "late_most_ns",
+                "call_most_ns",
+                "call_most",
+                "late",
+                "failures",
+                "suspends",
+                "suspend_ns",
+                "resumes",
+                "resume_ns",
+                "slices",
+            )
+        },
     )
     setup.record(
         f"the same: worst second of a program with {RESERVED} % reserved",
@@ -105,4 +123,8 @@ def case_burst(setup: Setup) -> None:
         below,
         "5",
         below is not None and below <= 5,
+        until_s=(min(ends) - begin) / 1e9 if ends else None,
+        by_second=[round(share, 1) for share in shares(tracks, begin, min(ends))[::5]]
+        if ends
+        else None,
     )
