@@ -160,9 +160,16 @@ void slice_charge_blind(struct rtxg_slice *s, struct slice_context *context, uin
 void slice_charge_doubt(struct rtxg_slice *s, struct slice_context *context)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
+	uint64_t ns = context->doubt;
 
-	charge_work(s, context, context->doubt);
-	tenant->cap_used = slice_excess(tenant->cap_used, context->doubt);
+	/*
+	 * While others are stopped for it, it has the engine for as long as the host takes to let
+	 * them go: what it is not believed to have worked is the host's.
+	 */
+	if (tenant->params.latency_ns && context->grace < ns)
+		ns = context->grace;
+	charge_work(s, context, ns);
+	tenant->cap_used = slice_excess(tenant->cap_used, ns);
 	context->doubt = 0;
 }
 

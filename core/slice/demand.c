@@ -157,6 +157,12 @@ static uint64_t known_until(const struct slice_context *context, uint64_t before
 	return asked + context->asked_ns + LOOK_SLACK;
 }
 
+/* It was made while the host could not act. */
+static bool is_old(const struct rtxg_slice *s, const struct rtxg_slice_event *look)
+{
+	return s->now > look->at_ns + LOOK_SLACK;
+}
+
 /*
  * Its queues were seen to be empty up to the look before this one. A kernel may have run meanwhile:
  * so what was looked at in time is judged by when that was. What was looked at while the host could
@@ -167,7 +173,7 @@ static void note_gap(const struct rtxg_slice *s, struct slice_context *context,
 {
 	uint64_t upto = look->since_ns;
 
-	if (s->now <= look->at_ns + LOOK_SLACK || upto <= context->empty_at)
+	if (!is_old(s, look) || upto <= context->empty_at)
 		return;
 	context->gaps[context->next_gap++ % SLICE_GAPS] =
 		(struct slice_gap){ .from = context->empty_at, .to = upto };
@@ -185,6 +191,8 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 
 	if (known < at)
 		slice_charge_blind(s, context, known, at, value == RTXG_SLICE_QUEUED);
+	if (is_old(s, look))
+		context->late_at = s->now;
 	context->queued = value == RTXG_SLICE_QUEUED;
 	if (context->looked_at_from > at)
 		context->looked_at_from = at;
@@ -264,12 +272,15 @@ static void look_at_return(struct rtxg_slice *s, struct slice_context *context)
 	}
 }
 
-/* Work of it was seen to arrive since it came onto the engine before. */
-static bool has_arrived(const struct slice_context *context, uint64_t at)
+/*
+ * Work of it was seen to arrive since it came onto the engine before, and the host could not act
+ * for a while since: it waited for that.
+ */
+static bool has_waited(const struct slice_context *context, uint64_t at)
 {
 	uint32_t i;
 
-	if (context->arrived && at >= context->arrived_from)
+	if (context->arrived && at >= context->arrived_from && context->late_at > context->arrived)
 		return true;
 	for (i = 0; i < SLICE_GAPS; i++)
 		if (context->gaps[i].to > context->started && context->gaps[i].to <= at)
@@ -287,7 +298,7 @@ void slice_demand_started(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *
 	 * work that brought it there may have come while its queues were not seen, or if it was
 	 * seen to arrive and waited longer than the grace: the host came late to stop the others.
 	 */
-	if (slice_seen_empty(s, context) && !context->doubted && !has_arrived(context, at) &&
+	if (slice_seen_empty(s, context) && !context->doubted && !has_waited(context, at) &&
 	    !(at > context->blind_from && at <= context->blind_to) &&
 	    (context->doubt || at > context->sign + context->grace) &&
 	    !(context->ending && context->seen <= context->sign + context->grace))

@@ -209,6 +209,7 @@ struct slice_context {
 		uint64_t from, to;
 	} gaps[SLICE_GAPS];
 	uint32_t next_gap;
+	uint64_t late_at; /* a look was told that was made while the host could not act */
 	uint64_t empty_at;
 	uint64_t gap_at;  /* last time that it really had nothing to do for a while */
 	uint64_t step;	  /* what it works from one such time to the next */

@@ -61,7 +61,7 @@ static uint64_t lock(struct model *m)
 void model_calls(struct model *m, uint32_t count)
 {
 	if (m->host_free < m->now)
-		m->host_free = m->now;
+		m->host_free = m->busy_since = m->now;
 	while (m->slow_ns && count--)
 		m->host_free += lock(m);
 }
@@ -76,7 +76,7 @@ static void call(struct model *m, const struct rtxg_slice_action *a)
 						       : 900 * US;
 
 	if (m->host_free < m->now)
-		m->host_free = m->now;
+		m->host_free = m->busy_since = m->now;
 	if (m->slow_ns && !same)
 		cost += lock(m);
 	m->host_free += cost;
@@ -325,7 +325,7 @@ static void host_step(struct model *m)
 	if (!m->core)
 		return;
 	if (m->now < m->host_free) {
-		if (m->lookout)
+		if (m->lookout && m->now >= m->busy_since + PATIENCE)
 			look_around(m);
 		return;
 	}

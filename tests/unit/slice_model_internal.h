@@ -17,6 +17,7 @@
 #define PENDING	 512
 #define LOG_ROOM 65536
 #define SEEN	 8192
+#define PATIENCE (1200 * US) /* before queues are looked into during a call */
 /* one of so many calls may last so many times as long as the others */
 #define LONG_CALLS 400
 #define LONG_CALL  4
@@ -75,9 +76,10 @@ struct model {
 	uint32_t count;
 	bool tenant[MODEL_TENANTS];
 	uint64_t now, seed, timer, host_free;
-	uint64_t came;	  /* the last program that came */
-	uint64_t lives;	  /* so many have come or gone */
-	bool unread;	  /* at the timer's time the log need not be read */
+	uint64_t busy_since; /* the host's calls follow each other since then, up to host_free */
+	uint64_t came;	     /* the last program that came */
+	uint64_t lives;	     /* so many have come or gone */
+	bool unread;	     /* at the timer's time the log need not be read */
 	uint64_t late_ns; /* the host's timer comes up to so much late, now and then for a while */
 	bool lookout;	  /* the queues are looked into during calls too */
 	struct rtxg_slice_event seen[SEEN]; /* in a call, and not told yet */

@@ -163,6 +163,32 @@ static void work_that_waited_is_no_long_kernel(void **state)
 	end(&r);
 }
 
+/*
+ * The queues were empty for longer than the grace when it came onto the engine: the host does not
+ * know why, so it is taken for a kernel that runs on. It sits there for 60 ms, for the host is
+ * late to let the others go. A kernel is believed to be twice as long as before, and not 60 ms.
+ */
+static void a_kernel_is_not_as_long_as_the_host_is_late(void **state)
+{
+	struct rig r;
+	uint64_t from, before;
+
+	settle(&r);
+	from = r.now;
+	before = work(&r);
+	r.follows = false;
+	r.looked[0] = from;
+	r.now += 65 * MS;
+	take(&r, NO_CONTEXT);
+	r.log[r.unread - 1].at_ns = from + 5 * MS - 100 * US;
+	was_on(&r, RTXG_SLICE_EV_START, 0, from + 5 * MS);
+	r.on = 0;
+	wake(&r, true);
+	wake(&r, true);
+	assert_in_range(work(&r) - before, 500 * US, 2 * MS);
+	end(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -170,6 +196,7 @@ int main(void)
 		cmocka_unit_test(
 			a_program_that_had_the_engine_for_want_of_others_is_charged_its_work),
 		cmocka_unit_test(work_that_waited_is_no_long_kernel),
+		cmocka_unit_test(a_kernel_is_not_as_long_as_the_host_is_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
