@@ -3,7 +3,7 @@
 """What of the OpenCL layer's cost is the layer's own: empty kernels that are each waited for, under
 layers that do ever more.
 
-usage: opencl_floor.py [--pairs N] [--rounds N]
+usage: opencl_floor.py [--pairs N] [--rounds N] [--icd LIBRARY]
 
 Natively; under a layer that only forwards the two calls; under one that also takes a permit of
 librtxg's for each launch, by the shortest way (floor_layer.c); and under rtxg's.  All live at the
@@ -12,6 +12,8 @@ opencl_overhead.py.  Each is compared with the native turn beside it.
 
 Last, the layer's own time on a processor whose caches hold nothing else: over a layer whose
 launches and waits return at once.
+
+--icd is as in opencl_overhead.py.
 
 Writes $RTXG_BENCH_DIR/opencl_floor.json.
 """
@@ -24,7 +26,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from opencl_overhead import AIM, alternate, compared, report
+from opencl_overhead import AIM, alternate, compared, only_icd, report
 
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP / "demo"))
@@ -52,6 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--pairs", type=int, default=12, help="processes of a kind (default 12)")
     parser.add_argument("--rounds", type=int, default=48, help="turns of each (default 48)")
+    parser.add_argument("--icd", type=Path, metavar="LIBRARY", help="this OpenCL implementation")
     options = parser.parse_args()
     task, floor = build_dir() / "bench/opencl_task", build_dir() / "bench/libfloor_layer.so"
     layer = build_dir() / "layers/opencl/librtxg-opencl.so"
@@ -60,7 +63,7 @@ def main() -> int:
             raise DemoError(f"{needed} is missing: run 'make' first; it needs OpenCL's headers")
     turns = [str(task), "turns", "0", "1", str(LAUNCHES)]
     small = [str(task), "small", "0", "1", str(CHUNKS)]
-    with Host("cbs") as host:
+    with only_icd(options.icd), Host("cbs") as host:
         ours = host.environment | {"RTXG_FAIL": "closed"}
         kinds = [
             (turns, ours),

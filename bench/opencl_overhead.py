@@ -3,7 +3,7 @@
 """The OpenCL layer's cost: small kernels with the layer and the daemon, and without; alone on the
 device, and two programs beside each other.
 
-usage: opencl_overhead.py [--pairs N] [--rounds N] [--before BUILD]
+usage: opencl_overhead.py [--pairs N] [--rounds N] [--before BUILD] [--icd LIBRARY]
 
 A native and a managed process live at the same time and take turns of a few milliseconds, so that
 both see the same machine.  What counts is the median of the ratios of neighbouring turns, over
@@ -19,6 +19,9 @@ With --before, only empty kernels that are waited for are measured: natively, wi
 and with this one, in turn, each build with a daemon of its own; alone, and two programs beside each
 other.
 
+--icd names the OpenCL implementation (libpocl.so.2, libnvidia-opencl.so.1); else it is the first
+one that the machine's loader finds.
+
 Writes $RTXG_BENCH_DIR/opencl_overhead.json.
 """
 
@@ -29,7 +32,9 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import permutations
 from pathlib import Path
 
@@ -71,6 +76,29 @@ def report(file: str, entries: list[dict[str, object]]) -> None:
     folder = Path(os.environ.get("RTXG_BENCH_DIR", TOP / "build/bench"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{file}.json").write_text(json.dumps(entries, indent=1) + "\n")
+
+
+@contextmanager
+def only_icd(library: Path | None) -> Iterator[None]:
+    """Programs that are started meanwhile find this implementation of OpenCL, and no other."""
+    if library is None:
+        yield
+        return
+    if not library.is_file():
+        raise DemoError(
+            f"--icd {library}: there is no such file; the library of an OpenCL implementation is "
+            "expected, which the files of /etc/OpenCL/vendors name"
+        )
+    earlier = os.environ.get("OCL_ICD_VENDORS")
+    with tempfile.TemporaryDirectory(prefix="rtxg-icd-") as folder:
+        (Path(folder) / "only.icd").write_text(f"{library.resolve()}\n")
+        os.environ["OCL_ICD_VENDORS"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["OCL_ICD_VENDORS"]
+            if earlier is not None:
+                os.environ["OCL_ICD_VENDORS"] = earlier
 
 
 class Turns:
@@ -252,23 +280,9 @@ def against_before(before: Path, pairs: int, rounds: int) -> list[dict[str, obje
     return entries
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--pairs", type=int, default=12, help="of processes (default 12)")
-    parser.add_argument("--rounds", type=int, default=40, help="turns of each process (default 40)")
-    parser.add_argument("--before", type=Path, metavar="BUILD", help="compare with this build")
-    options = parser.parse_args()
+def against_native(pairs: int, rounds: int) -> list[dict[str, object]]:
+    """All cases, and two programs beside each other."""
     task = build_dir() / "bench/opencl_task"
-    if not task.exists():
-        print(
-            f"opencl_overhead: {task} is missing: run 'make' first; it needs OpenCL's headers",
-            file=sys.stderr,
-        )
-        return 1
-    if options.before:
-        entries = against_before(options.before, options.pairs, options.rounds)
-        report("opencl_overhead", entries)
-        return 0
     entries = []
     ours = ("RTXG_", "OPENCL_LAYERS", "POCL_")
     native_environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)} | POCL
@@ -284,17 +298,39 @@ def main() -> int:
                     name,
                     alternate(
                         [native, native if name == TRUST[0] else managed],
-                        options.pairs,
-                        options.rounds,
+                        pairs,
+                        rounds,
                     ),
                     AIM if name not in (TRUST[0], CASES[-1][0]) else 0,
                 )
             )
         command = [str(task), "turns", "0", "1", str(SHARED_LAUNCHES)]
         kinds: list[Kind] = [(command, native_environment), *beside(host, command)]
-        times = alternate(kinds, options.pairs, options.rounds)
+        times = alternate(kinds, pairs, rounds)
         for i, (where, _) in enumerate(SHARED):
             entries.append(cost(f"empty kernels, two programs, {where}", times[:, [0, 1 + i]]))
+    return entries
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--pairs", type=int, default=12, help="of processes (default 12)")
+    parser.add_argument("--rounds", type=int, default=40, help="turns of each process (default 40)")
+    parser.add_argument("--before", type=Path, metavar="BUILD", help="compare with this build")
+    parser.add_argument("--icd", type=Path, metavar="LIBRARY", help="this OpenCL implementation")
+    options = parser.parse_args()
+    task = build_dir() / "bench/opencl_task"
+    if not task.exists():
+        print(
+            f"opencl_overhead: {task} is missing: run 'make' first; it needs OpenCL's headers",
+            file=sys.stderr,
+        )
+        return 1
+    with only_icd(options.icd):
+        if options.before:
+            entries = against_before(options.before, options.pairs, options.rounds)
+        else:
+            entries = against_native(options.pairs, options.rounds)
     report("opencl_overhead", entries)
     return 0
 

@@ -3,6 +3,7 @@
 """Do two real programs that synchronise often keep their shares: OpenCV's UMat at 70 % and 30 %.
 
 usage: opencl_shares.py [--seconds N] [--rounds N] [--think TIME] [--cpu real-time|normal|nice]...
+                        [--icd LIBRARY]
 
 Each program filters a picture and reads the result back, again and again, and counts its pictures.
 The share by pictures is their own measure; the share by charge is the daemon's.  What a program is
@@ -14,6 +15,8 @@ the share of that time is compared with the share of the charge.  Aim: at most 3
 
 With several --cpu, rounds of each take turns.  Under real-time no other program takes the
 processors from the device; what the others are further off is that.
+
+--icd is as in opencl_overhead.py; without it OpenCV takes the first device that is a processor.
 
 Needs OpenCV with OpenCL.  Writes $RTXG_BENCH_DIR/opencl_shares.json.
 """
@@ -31,7 +34,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP / "bench"))
 sys.path.insert(0, str(TOP / "demo"))
-from opencl_overhead import report  # noqa: E402
+from opencl_overhead import only_icd, report  # noqa: E402
 from shares import DemoError, Host, first_in_line  # noqa: E402
 
 #: how the kernel schedules the programs' threads, which here are the device's too
@@ -85,12 +88,12 @@ def counters(host: Host) -> dict[str, dict[str, float]]:
     return found
 
 
-def one_round(host: Host, cpu: str, seconds: float, cache: Path) -> tuple[float, ...]:
+def one_round(host: Host, cpu: str, seconds: float, device: str, cache: Path) -> tuple[float, ...]:
     """The larger share, by pictures, by charge, by charge of the time for which it had work, and by
     the device's clock, in percent.
     """
     settings = {
-        "OPENCV_OPENCL_DEVICE": ":CPU:",
+        "OPENCV_OPENCL_DEVICE": device,
         # Two programs at once write into it, and PoCL ends one that reads half a kernel.
         "OPENCV_OPENCL_CACHE_ENABLE": "false",
         "POCL_WORK_GROUP_METHOD": "auto",
@@ -196,9 +199,12 @@ def main() -> int:
         action="append",
         help="how the kernel schedules the programs; may be given again (default real-time)",
     )
+    parser.add_argument("--icd", type=Path, metavar="LIBRARY", help="this OpenCL implementation")
     options = parser.parse_args()
+    # Of OpenCV's, PLATFORM:TYPE:DEVICE; whatever the only implementation has.
+    device = "::" if options.icd else ":CPU:"
     kinds = options.cpu or ["real-time"]
-    with Host("cbs", options.think) as host:
+    with only_icd(options.icd), Host("cbs", options.think) as host:
         cache = host.folder / "pocl"
         cache.mkdir()
         for vgpu, share in SHARES.items():
@@ -206,7 +212,7 @@ def main() -> int:
         rounds: dict[str, list[tuple[float, ...]]] = {cpu: [] for cpu in kinds}
         for _ in range(options.rounds):
             for cpu, got in rounds.items():
-                got.append(one_round(host, cpu, options.seconds, cache))
+                got.append(one_round(host, cpu, options.seconds, device, cache))
     entries: list[dict[str, object]] = []
     for cpu, got in rounds.items():
         entries += judged(f"OpenCV UMat at 70/30, {cpu}", got)
