@@ -8,14 +8,7 @@
  * a marker is put behind it, always before anything that may be held back enters the queue.
  */
 #include "completion.h"
-#include "estimate.h"
 #include "rtxg_clock.h"
-
-#define MS 1000000ull
-/* how often an engine that is begun with for short commands is not measured, for one that is */
-#define UNMEASURED 7
-/* a longer measurement is none of commands */
-#define MEASURE_MAX_NS (100000 * MS)
 
 bool layer_completion_of(cl_event event)
 {
@@ -101,18 +94,12 @@ static bool batch_complete(struct layer_batch *b, struct layer_todo *todo)
 	return true;
 }
 
-/*
- * An engine is begun with. How long its commands take is measured where that costs nothing, beside
- * them or beside sharing the engine; else now and then.
- */
 void layer_completion_begin(struct layer_lane *lane, const struct layer_batch *b)
 {
-	bool measure = b->queue && !b->queue->times &&
-		       (lane->state.contended || b->est_ns > LAYER_BARE_NS ||
-			lane->unmeasured >= UNMEASURED);
+	bool measure =
+		lane_measures(&lane->meter, &lane->state, !b->queue || b->queue->times, b->est_ns);
 
-	lane->measured_from = layer_rarely(measure) ? rtxg_now_ns() : 0;
-	lane->unmeasured = measure ? 0 : lane->unmeasured + 1;
+	lane_meter_begin(&lane->meter, layer_rarely(measure) ? rtxg_now_ns() : 0);
 }
 
 /* What is left of the batch is how long its commands may have taken. */
@@ -131,7 +118,7 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 		} else {
 			start = c->start;
 			end = c->end;
-			layer_learn(lane, c->key, c->units, end - start);
+			lane_learn(&lane->estimates, c->key, c->units, end - start);
 			/* Commands that overlap (out of order) occupy the engine once. */
 			if (start < covered)
 				start = covered;
@@ -145,10 +132,7 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 	}
 	layer_batch_end(lane, b);
 	lane_finish(&lane->state, b->est_ns);
-	if (!lane->state.admitted) {
-		lane->bare = 0;
-		lane->bare_ns = 0;
-	}
+	lane_row_ended(&lane->row, &lane->state);
 	lane->unreported++;
 	lane->unreported_ns += known ? device_ns : 0;
 }
@@ -160,20 +144,16 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
  */
 static void measure(struct layer_lane *lane, const struct layer_batch *done)
 {
-	uint64_t now, wall, expected = 0;
+	uint64_t wall, expected = 0;
 	unsigned int n = 0;
 
-	if (!layer_rarely(lane->measured_from)) {
-		if (lane->state.admitted && ++lane->unmeasured > UNMEASURED) {
-			lane->measured_from = rtxg_now_ns();
-			lane->unmeasured = 0;
-		}
+	if (!layer_rarely(lane->meter.from)) {
+		if (layer_rarely(lane_measures_rest(&lane->meter, &lane->state)))
+			lane_meter_begin(&lane->meter, rtxg_now_ns());
 		return;
 	}
-	now = rtxg_now_ns();
-	wall = now - lane->measured_from;
-	lane->measured_from = lane->state.admitted ? now : 0;
-	if (wall > MEASURE_MAX_NS)
+	wall = lane_meter_read(&lane->meter, &lane->state, rtxg_now_ns());
+	if (!wall)
 		return;
 	for (const struct layer_batch *b = done; b; b = b->next)
 		for (unsigned int i = 0; i < b->n; i++)
@@ -187,10 +167,8 @@ static void measure(struct layer_lane *lane, const struct layer_batch *done)
 
 			if (c->timed)
 				continue;
-			layer_learn(lane, c->key, c->units,
-				    expected ? (uint64_t)((double)wall * (double)c->est_ns /
-							  (double)expected)
-					     : wall / n);
+			lane_learn(&lane->estimates, c->key, c->units,
+				   lane_part(wall, c->est_ns, expected, n));
 		}
 }
 

@@ -10,14 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "command.h"
+#include "estimate.h"
 #include "lane.h"
 #include "queue.h"
 #include "rtxg.h"
 
 #define LAYER_ENGINES 3
-
-/* a command takes no longer, by estimate, that goes without an event */
-#define LAYER_BARE_NS (1000000ull / 4)
 
 /* One engine of one GPU, as this process uses it. All under the monitor's lock. */
 struct layer_lane {
@@ -32,19 +31,14 @@ struct layer_lane {
 	/* batches known to be complete that librtxg has not heard of, and how long they took */
 	unsigned int unreported;
 	uint64_t unreported_ns;
-	/* commands without an event since the newest that has one, and their estimated time */
-	unsigned int bare;
-	uint64_t bare_ns;
-	/* how long what is under way takes is measured since then; 0: it is not */
-	uint64_t measured_from;
-	unsigned int unmeasured; /* times that the engine was begun with since it was measured */
-	atomic_bool armed;	 /* a completion callback is registered on the oldest batch */
+	struct lane_row row;
+	struct lane_meter meter;
+	atomic_bool armed; /* a completion callback is registered on the oldest batch */
 	bool helper_started;
 	/* futex: the helper sleeps here when it does not sleep in librtxg */
 	atomic_uint signals;
 	atomic_bool sleeping; /* it does, and has to be woken */
-	/* copies: moving average of the time for a byte, times 1024 */
-	uint64_t bytes_ns_x1024;
+	struct lane_estimates estimates;
 };
 
 /*

@@ -15,18 +15,12 @@
 
 #include "admission.h"
 #include "completion.h"
-#include "estimate.h"
 #include "gate.h"
 #include "helper.h"
 #include "monitor.h"
 #include "permit.h"
 #include "rtxg_cpu.h"
 #include "turn.h"
-
-#define BATCH_COMMANDS 256
-/* what goes without an event in a row */
-#define BARE_ROW_NS 1000000ull
-#define BARE_ROW    32
 
 /*
  * A list without a count, or a count without a list: an error for the standard, and for some calls
@@ -60,13 +54,6 @@ LAYER_RARE static void append_gate(struct layer_ticket *t, cl_event gate)
 	layer_next.clRetainEvent(gate);
 	t->gate = gate;
 	t->list = list;
-}
-
-/* A batch that can take one more command. */
-static bool takes(const struct layer_batch *b, uint64_t est_ns)
-{
-	return b->n + b->entering < BATCH_COMMANDS &&
-	       b->est_ns + est_ns <= layer_admission_ahead() / 2;
 }
 
 /* The unresolved batches that a command depends on. */
@@ -125,14 +112,13 @@ static struct layer_batch *join(struct layer_ticket *t, struct layer_queue *q,
 {
 	struct layer_batch *b = deps->n ? q->tail : lane->current;
 
-	if (!b || !takes(b, t->est_ns))
+	if (!b || !lane_takes(b->n + b->entering, b->est_ns, t->est_ns, layer_admission_ahead()))
 		return NULL;
 	if (!deps->n) {
 		if (!lane_join(&lane->state, t->est_ns, layer_admission_ahead(),
 			       layer_permit_revoked(lane)))
 			return NULL;
 		b->in_order &= b->queue == q;
-		t->bare &= b->queue == q;
 	} else {
 		if (!q->in_order || deps->n != 1 || deps->at[0] != b || b->lane != lane)
 			return NULL;
@@ -202,14 +188,11 @@ LAYER_RARE static struct layer_batch *block_behind(struct layer_ticket *t, struc
 	return b;
 }
 
-/* May the layer do without an event, if the command is admitted? */
-static bool may_be_bare(const struct layer_ticket *t, const struct layer_queue *q,
-			const struct layer_lane *lane)
+/* Will what comes behind a command in its queue tell of its end, and does the layer see it come? */
+static bool told_from_behind(const struct layer_ticket *t, const struct layer_queue *q)
 {
 	return !t->program_event && !t->blocking && q->in_order && !q->times && q->marks &&
-	       !q->busy && !lane->state.contended && !lane->state.ready &&
-	       t->est_ns <= LAYER_BARE_NS && lane->bare < BARE_ROW &&
-	       lane->bare_ns + t->est_ns <= BARE_ROW_NS && !layer_device_in_part();
+	       !q->busy && !layer_device_in_part();
 }
 
 /* Gives a command its number, and says whether something has to tell of those before it first. */
@@ -224,14 +207,10 @@ static bool number(struct layer_ticket *t, struct layer_queue *q, struct layer_l
 		return false;
 	if (lane)
 		t->number = ++q->entered;
-	if (t->bare) {
+	if (t->bare)
 		q->bare = t->number;
-		lane->bare++;
-		lane->bare_ns += t->est_ns;
-	} else if (lane) {
-		lane->bare = 0;
-		lane->bare_ns = 0;
-	}
+	if (lane)
+		lane_entered(&lane->row, t->bare, t->est_ns);
 	return held && layer_completion_untold(q);
 }
 
@@ -262,16 +241,16 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	deps.cap = sizeof(deps.few) / sizeof(deps.few[0]);
 	if (layer_rarely(atomic_load_explicit(&layer_unresolved_n, memory_order_relaxed)))
 		dependencies(&deps, q, pass, t->n, t->list);
-	if (lane && layer_rarely(lane->state.closed) && !lane->state.admitted) {
+	if (lane && layer_rarely(lane_refuses(&lane->state))) {
 		t->refused = true;
 	} else if (lane) {
 		if (layer_rarely(!lane->helper_started))
 			layer_helper_start(lane);
-		t->est_ns = layer_estimate(lane, t->key, t->units, layer_admission_ahead());
-		t->bare = may_be_bare(t, q, lane);
+		t->est_ns =
+			lane_estimate(&lane->estimates, t->key, t->units, layer_admission_ahead());
 		b = join(t, q, lane, &deps);
-		if (!b)
-			t->bare &= !lane->state.admitted;
+		t->bare = told_from_behind(t, q) && (!b || b->queue == q) &&
+			  lane_may_be_bare(&lane->state, &lane->row, t->est_ns, b);
 		if (!b)
 			b = layer_rarely(deps.n) ? block_behind(t, q, lane, pass, &deps, &todo)
 						 : open_batch(t, q, lane, pass, &todo);

@@ -8,7 +8,6 @@
  *   queue.c      the table of queues, the next layer, the generation of a forked process
  *   device.c     the GPU of rtxg that a device is (lib/device_name.c), opened once for the process
  *   events.c     the table of events, and the calls that are left for after the lock
- *   estimate.c   how long a command will take
  *   batch.c      commands that share a permit, and what they wait for
  *   permit.c     the conversation with librtxg
  *   completion.c what has completed, and what will tell of it
