@@ -144,8 +144,11 @@ static void look_at_notes(void)
 void layer_monitor_leave(struct layer_todo *todo)
 {
 	leave(todo);
-	/* Within calls that are being made, the outermost of this thread looks. */
-	if (!making_calls)
+	/*
+	 * Within calls that are being made, the outermost of this thread looks. Whether there is
+	 * something to look at is asked first: a thread's own variable takes a call to find.
+	 */
+	if (layer_rarely(atomic_load(&look_wanted)) && !making_calls)
 		look_at_notes();
 }
 
