@@ -46,6 +46,8 @@ import cv2
 import numpy as np
 
 cv2.ocl.setUseOpenCL(True)
+if not cv2.ocl.useOpenCL():
+    sys.exit(1)
 picture = cv2.UMat((np.random.default_rng(7).random((480, 640)) * 255).astype(np.uint8))
 
 def frame(picture):
@@ -126,7 +128,10 @@ def one_round(host: Host, cpu: str, seconds: float, device: str, cache: Path) ->
     host.children += programs.values()
     for program in programs.values():
         if program.stdout.readline().strip() != "ready":
-            raise DemoError("OpenCV with OpenCL is needed: pip install 'opencv-python-headless<5'")
+            raise DemoError(
+                "OpenCV is missing (pip install 'opencv-python-headless<5'), or finds no device of "
+                "OpenCL (clinfo lists them; --icd names another implementation)"
+            )
     before = counters(host)
     for program in programs.values():
         program.stdin.write("\n")
