@@ -41,6 +41,7 @@ from .overheads import (
     inflated,
     inflation,
     interfering_interrupts,
+    with_own_halves,
 )
 from .plain import analysis_to_json, frame
 from .tardiness import (
@@ -257,9 +258,10 @@ def analyze(
         under P-FP the GPU is taken from the less urgent, or is given out as one of
         :data:`rtxg.blocking.PARTITIONED_LOCKS` says.
     :param bound: tardiness bound, one of :data:`BOUNDS`; Devi and Anderson's is for implicit deadlines.
-    :param inflate_sections: count a job's own overheads into its critical section too.  The paper
-        does not, and understates how long a GPU is held by that much; only a comparison with its
-        graphs should turn this off.
+    :param inflate_sections: count a job's own overheads into its critical section too, and its own
+        interrupts into a GPU time that is stated shorter (:func:`rtxg.overheads.with_own_halves`).
+        The paper does not, and understates how long a GPU is held by that much; only a comparison
+        with its graphs should turn this off.
     :param hard_tests: which of :data:`rtxg.hard.GLOBAL_EDF_TESTS` are asked whether a job can be
         late at all; default: all of them, and an empty list asks none.  A mapping has tests of one's
         own by name, which are asked instead, under G-EDF and on several CPUs.
@@ -273,10 +275,13 @@ def analyze(
         raise ValueError(f"overheads is {shown(overheads)}; use Overheads, as rtxg.TABLE_III is")
     interrupts = Interrupts(interrupts)
     _check(taskset, lock, bound, hard_tests, suspensions, interrupts)
-    taskset = taskset.partitioned()
+    stated = taskset = taskset.partitioned()
+    if inflate_sections:
+        own = [with_own_halves(t, overheads, interrupts) for t in taskset.tasks]
+        taskset = TaskSet(own, taskset.platform, taskset.name)
     if taskset.platform.scheduler == "P-FP":
         named = lock if lock in PARTITIONED_LOCKS else "preemption"
-        return Analysis(taskset, interrupts, overheads, named, _analyze_shared_gpu(taskset, interrupts, overheads, named))
+        return Analysis(stated, interrupts, overheads, named, _analyze_shared_gpu(taskset, interrupts, overheads, named))
 
     def one(index: int) -> ClusterResult:
         if suspensions != "aware":
@@ -293,7 +298,7 @@ def analyze(
 
     clusters = tuple(one(index) for index in range(taskset.platform.clusters))
     named = getattr(lock, "__name__", "a function") if callable(lock) else lock
-    return Analysis(taskset, interrupts, overheads, named, clusters)
+    return Analysis(stated, interrupts, overheads, named, clusters)
 
 
 def _check(

@@ -352,6 +352,7 @@ def _run(
     scratch = np.empty((SCRATCH, widest))
     chosen = np.empty(max(widest, m), np.int64)
     size = np.zeros(clusters, np.int64)
+    stated = np.empty((clusters, 2, widest))  # GPU time and section as given
     own = np.empty((clusters, 5, widest))  # cost, GPU time, section, period, wait of each cluster's tasks
     users = np.zeros((clusters, widest), np.int64)
     for row in range(len(count)):
@@ -368,6 +369,8 @@ def _run(
             own[c, 0, at] = cost[row, i]
             own[c, 1, at] = gpu_time[row, i]
             own[c, 2, at] = section[row, i]
+            stated[c, 0, at] = gpu_time[row, i]
+            stated[c, 1, at] = section[row, i]
             own[c, 3, at] = period[row, i]
             own[c, 4, at] = 0.0
             users[c, at] = gpu[row, i]
@@ -391,6 +394,14 @@ def _run(
                         break
                     if size[c] == 0:
                         continue
+                    if inflate_sections:
+                        # A call takes its own halves at least: with_own_halves().
+                        least = calls[b] * (o[4] + o[5]) if method > 0 else 0.0
+                        for i in range(size[c]):
+                            missing = least - stated[c, 0, i] if users[c, i] else 0.0
+                            missing = max(0.0, missing)
+                            own[c, 1, i] = stated[c, 0, i] + missing
+                            own[c, 2, i] = stated[c, 1, i] + missing
                     alive = _cluster(
                         size[c], m, k, own[c, 0], own[c, 1], own[c, 2], own[c, 3], users[c], own[c, 4], calls[b], o,
                         method, lock, bound, hard_first, inflate_sections, kept[c], scratch, chosen,
@@ -421,7 +432,8 @@ def schedulable(
     :param lock: ``oblivious``, ``aware`` or ``capped``.
     :param bound: tardiness bound: ``compliant``, ``devi-anderson`` or ``best`` (the lesser of the two).
     :param hard_first: ask :data:`HARD_TESTS` first whether a job can be late at all.
-    :param inflate_sections: as in :func:`rtxg.analysis.analyze`; the paper does not.
+    :param inflate_sections: as in :func:`rtxg.analysis.analyze`, with the calls' own halves; the
+        paper does not.
     :returns: array of shape (sets, methods, calls).
     """
     if platform.scheduler != "G-EDF":

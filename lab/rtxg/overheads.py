@@ -154,6 +154,19 @@ class Term:
     value: Fraction  #: microseconds
 
 
+def with_own_halves(task: Task, overheads: Overheads, interrupts: Interrupts) -> Task:
+    """The task whose GPU time has room for its own interrupts: by definition s_i includes them.
+
+    A call takes a top and a bottom half at least, so s_i is eta_i (th + bh) or more; what is missing
+    lengthens the sections as well.  A set whose interrupts cost nothing stays as it is.
+    """
+    least = task.gpu_calls * (overheads.th + overheads.bh)
+    missing = least - task.gpu_time
+    if interrupts is Interrupts.NONE or not task.uses_gpu or missing <= 0:
+        return task
+    return replace(task, gpu_time=least, section=task.section + missing / task.gpu_requests)
+
+
 def interfering_interrupts(
     tasks: Sequence[Task], tardiness: Mapping[str, Fraction]
 ) -> dict[str, int]:

@@ -102,6 +102,22 @@ def test_sections_are_inflated_unless_asked_not_to(distinct):
     assert safe["a"].blocking == 3000 + own
 
 
+def test_a_call_is_no_shorter_than_its_own_interrupt():
+    """The paper counts a call's halves as a part of it. One that is stated shorter runs longer."""
+    long = replace(TABLE_III, th=Fraction(400), bh=Fraction(600))
+    short = taskset(task("a", 2146, 4000, 2, 94))
+    fits = taskset(task("a", 1500, 4000, 2, 94))
+    assert not analyze(short, interrupts="slih", overheads=long).schedulable
+    assert analyze(short, interrupts="slih", overheads=long, inflate_sections=False)["a"].tardiness == 0
+    assert analyze(short, interrupts="none", overheads=long)["a"].tardiness == 0
+    found = analyze(fits, interrupts="slih", overheads=long)
+    assert found["a"].tardiness == 0
+    assert found["a"].task.gpu_time == found["a"].task.section == 2000
+    # What others wait for is as long.
+    pair = taskset(task("a", 1000, 50_000, 3, 30), task("b", 500, 50_000, 1, 3000))
+    assert analyze(pair, interrupts="slih", overheads=long)["b"].blocking > 3000
+
+
 def test_result_is_a_fixed_point():
     """The bounds found are those that their own inflation gives."""
     system = taskset(

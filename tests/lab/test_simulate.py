@@ -194,13 +194,12 @@ def test_what_a_shared_gpu_does_not_model():
 # No bound is ever passed -------------------------------------------------------------------------
 
 
-def least_call(overheads):
-    """A call's GPU time holds its interrupt's halves by definition, so it is no shorter."""
-    return ceil(overheads.th + overheads.bh)
+#: A call's GPU time holds its interrupt's halves by definition, so it is no shorter.
+LEAST_CALL = ceil(TABLE_III.th + TABLE_III.bh)
 
 
 @st.composite
-def systems(draw, *, gpus, least=60, overheads=TABLE_III):
+def systems(draw, *, gpus, least=60):
     """Task sets that load their CPUs, to ``least`` to 100 %: utilisations are drawn until nothing is left."""
     clusters = draw(st.integers(1, 2))
     cpus, pool = draw(st.integers(2, 4)), draw(st.integers(1, 3))
@@ -216,9 +215,9 @@ def systems(draw, *, gpus, least=60, overheads=TABLE_III):
         room -= use
         demand = period * use // 100
         name = f"t{len(tasks)}"
-        calls = draw(st.integers(0, min(4, demand // least_call(overheads)))) if gpus else 0
+        calls = draw(st.integers(0, min(4, demand // LEAST_CALL))) if gpus else 0
         if calls:
-            gpu = draw(st.integers(calls * least_call(overheads), demand))
+            gpu = draw(st.integers(calls * LEAST_CALL, demand))
             tasks.append(task(name, demand - gpu, period, calls, gpu, draw(st.integers(gpu, demand))))
         else:
             tasks.append(task(name, demand, period))
@@ -267,8 +266,9 @@ LONG_INTERRUPTS = replace(TABLE_III, th=Fraction(400), bh=Fraction(600), krel=Fr
 
 
 @settings(max_examples=30)
-@given(systems(gpus=True, least=30, overheads=LONG_INTERRUPTS), ways_to_run, st.sampled_from(MODES))
+@given(systems(gpus=True, least=30), ways_to_run, st.sampled_from(MODES))
 def test_no_bound_is_passed_with_long_interrupts(system, options, interrupts):
+    """Many calls are stated shorter than their own halves."""
     promise(system, options, interrupts, LONG_INTERRUPTS)
 
 
@@ -310,8 +310,8 @@ def shared_gpu_systems(draw):
     for i in range(draw(st.integers(1, 6))):
         period = draw(st.sampled_from([5000, 8000, 12_000, 20_000, 30_000]))
         demand = draw(st.integers(50, period // 3))
-        calls = draw(st.integers(0, min(3, demand // least_call(TABLE_III))))
-        gpu = draw(st.integers(calls * least_call(TABLE_III), demand)) if calls else 0
+        calls = draw(st.integers(0, min(3, demand // LEAST_CALL)))
+        gpu = draw(st.integers(calls * LEAST_CALL, demand)) if calls else 0
         section = draw(st.integers(gpu, demand)) if gpu else 0
         cluster = draw(st.integers(0, cpus - 1))
         tasks.append(task(f"t{i}", demand - gpu, period, calls, gpu, section, priority=90 - i, cluster=cluster))
