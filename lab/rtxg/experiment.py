@@ -25,11 +25,8 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -251,7 +248,8 @@ class Experiment:
 
         :param progress: called with the point that is begun or, with several workers, done.
         :param workers: processes that share the sets; the outcome does not depend on their number.
-            They are forked, so that generator and tests may be any functions.
+            They are started anew, as a fork beside a thread may wait for ever for a lock that the
+            thread had. Generator and tests may be any functions: cloudpickle sends them.
         :raises ValueError: fewer than one worker.
         """
         if workers < 1:
@@ -318,12 +316,16 @@ def _note(error: Exception, where: str) -> None:
 #: Sets that a worker draws and tests before it reports.
 SETS_A_PIECE = 50
 
-#: The experiment of this process' workers, which they have from the fork.
-_forked: list[Experiment] = []
+#: In a worker: the experiment that it was sent.
+_sent: list[Experiment] = []
 
 
-def _forked_piece(piece: tuple) -> list[tuple[float, list[bool]]]:
-    return _forked[0].piece(*piece)
+def _begin(experiment: Experiment) -> None:
+    _sent[:] = [experiment]
+
+
+def _piece(piece: tuple) -> list[tuple[float, list[bool]]]:
+    return _sent[0].piece(*piece)
 
 
 def _counted(
@@ -333,16 +335,18 @@ def _counted(
     if workers == 1:
         yield from (experiment.piece(*piece) for piece in pieces)
         return
-    _forked[:] = [experiment]
+    # Here, for most programs that load rtxg start no workers.
+    from loky import BrokenProcessPool, ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(experiment,))
     try:
-        with ProcessPoolExecutor(workers, get_context("fork")) as pool:
-            yield from pool.map(_forked_piece, pieces)
+        yield from pool.map(_piece, pieces)
     except BrokenProcessPool:
         raise OSError(
             "a worker died; with fewer --workers there is more memory for each"
         ) from None
     finally:
-        _forked.clear()
+        pool.shutdown(kill_workers=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -91,6 +93,42 @@ def test_an_error_in_a_worker_arrives_and_a_worker_that_dies_is_named():
         experiment_of_ones_own(dies=lambda *_: os._exit(3)).run(workers=2)
     with pytest.raises(ValueError, match="0 workers"):
         experiment_of_ones_own().run(workers=0)
+
+
+SCRIPT = """
+import sys, threading
+import numpy as np
+from rtxg import Platform, Task, TaskSet
+from rtxg.experiment import Axis, Experiment
+
+threading.Thread(target=sys.stdin.read, daemon=True).start()
+
+
+def one(point, random):
+    return TaskSet([Task("a", int(random.integers(1, 9)), 10)], Platform(1))
+
+
+print("begins")
+for again in range(3):
+    found = Experiment(Axis("b", [1, 2]), one, {"light": lambda t, _: t.utilization < 0.5}, sets=80).run(workers=2)
+    print(found.passed["light"].sum())
+"""
+
+
+def test_workers_start_beside_a_thread_that_waits_for_input(tmp_path):
+    """As a program without the usual guard of its main part, too: that runs once."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    program = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        program.wait(timeout=300)
+        told = program.stdout.read().split()
+    finally:
+        program.kill()
+        program.communicate()
+    assert told[0] == "begins"
+    assert len(told) == 4
+    assert len(set(told[1:])) == 1
 
 
 def test_a_negative_seed_is_refused(capsys, tmp_path):
