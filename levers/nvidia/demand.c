@@ -13,7 +13,6 @@
  */
 #include "carry_out.h"
 #include "demand.h"
-#include "lookout.h"
 #include "sight.h"
 #include "state.h"
 
@@ -248,9 +247,41 @@ uint64_t nv_demand_next(struct lever_nvidia *l)
 	return next;
 }
 
+void nv_demand_tell(struct lever_nvidia *l)
+{
+	struct nv_lookout *o = &l->lookout;
+	struct nv_glance *seen = o->seen[o->into];
+	uint32_t last[RM_GPUS_MAX], all = o->count, count = 0;
+
+	/* More is seen in calls that follow from what is told. */
+	o->into = !o->into;
+	o->count = 0;
+	/* The context may have ended meanwhile, and its place have been taken. */
+	for (uint32_t i = 0; i < all; i++) {
+		const struct nv_gpu *g = &l->gpu[seen[i].gpu];
+		const struct nv_context *c = &g->context[seen[i].context];
+
+		if (!c->process || c->known != seen[i].known || g->lost)
+			continue;
+		last[seen[i].gpu] = count;
+		seen[count++] = seen[i];
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct rtxg_slice_event look = { .type = RTXG_SLICE_EV_DEMAND,
+						 .context = seen[i].context,
+						 .value = seen[i].value,
+						 .at_ns = seen[i].at,
+						 .since_ns = seen[i].since };
+
+		if (i != last[seen[i].gpu])
+			look.value |= RTXG_SLICE_FOLLOWED;
+		nv_decide(l, &l->gpu[seen[i].gpu], &look);
+	}
+}
+
 void nv_demand_look(struct lever_nvidia *l)
 {
-	nv_lookout_tell(l);
+	nv_demand_tell(l);
 	for (uint32_t k = 0; k < l->gpus && l->enabled; k++)
 		for (uint32_t i = 0; i < l->gpu[k].high && !l->gpu[k].lost; i++) {
 			struct nv_gpu *g = &l->gpu[k];

@@ -20,6 +20,8 @@ void nv_demand_look(struct lever_nvidia *l);
  */
 bool nv_demand_glance(struct lever_nvidia *l, struct nv_gpu *g, uint32_t context,
 		      struct nv_glance *seen);
+/* Tells the policy what was seen so in calls. Called by the lever's thread. */
+void nv_demand_tell(struct lever_nvidia *l);
 /* When that is due next for any context; UINT64_MAX: for none. */
 uint64_t nv_demand_next_glance(struct lever_nvidia *l);
 /* When it wants to be called next; UINT64_MAX: not until something happens. */

@@ -11,7 +11,6 @@
 #include "contexts.h"
 #include "demand.h"
 #include "fecs.h"
-#include "lookout.h"
 #include "state.h"
 #include "switchlog.h"
 #include "warm_up.h"
@@ -33,7 +32,7 @@ static void due(struct lever_nvidia *l, struct nv_gpu *g, bool unread)
 		l->stats.flushes++;
 		if (nv_fecs_flush(&g->fecs) == -ENODEV)
 			nv_give_up(l, g, "the device is lost");
-		nv_lookout_tell(l); /* that may have taken the driver long */
+		nv_demand_tell(l); /* that may have taken the driver long */
 		nv_switchlog_read(l, g);
 	}
 	nv_decide(l, g, &e);

@@ -6,8 +6,8 @@
  * A program that starts or ends holds the driver's lock, and every call of the lever waits for it:
  * mostly 1 ms, now and then 100 ms. A queue is memory: to look at it takes no lock. What the
  * lookout sees in that time is told to the policy as soon as the call has ended, with the times at
- * which it was seen. So the policy knows for how long a program worked, and for how long it had nothing to
- * do while the others could not be let go.
+ * which it was seen (demand.h). So the policy knows for how long a program worked, and for how long
+ * it had nothing to do while the others could not be let go.
  *
  * The lever's state belongs to its own thread, and to the lookout while that thread is in a call.
  *
@@ -52,7 +52,5 @@ void nv_lookout_stop(struct lever_nvidia *l);
  * next one is due; UINT64_MAX: not before the policy has been told.
  */
 uint64_t nv_lookout_pass(struct lever_nvidia *l);
-/* Tells the policy what was seen in calls. Called by the lever's thread. */
-void nv_lookout_tell(struct lever_nvidia *l);
 
 #endif

@@ -171,7 +171,7 @@ static void what_was_seen_of_a_process_that_ended_is_told_of_no_other(void **sta
 	say(l, DISCOVER_EXIT, 100, 0, 0);
 	cuda_process(into_lever, l, 101, SECOND, 120, 0);
 	assert_int_equal(context_of(l, 101) - l->gpu[0].context, looked_at);
-	nv_lookout_tell(l);
+	nv_demand_tell(l);
 	assert_int_equal(told, 0);
 	lever_nvidia_close(l);
 }
