@@ -234,15 +234,15 @@ static void nothing_is_read_of_what_is_being_let_go(void **state)
 static uint64_t looks_before;
 static void (*lends)(void *ctx, bool begins);
 
-/* This call ends when the other thread has looked twice. */
+/* Calls that last, until the other thread has looked twice: what it has is ours between two. */
 static void is_watched(struct lever_nvidia *l)
 {
 	looks_before = l->stats.looks;
-	lends(l, true);
-	for (int i = 0;
-	     i < 600 && __atomic_load_n(&l->stats.looks, __ATOMIC_RELAXED) < looks_before + 2; i++)
+	for (int i = 0; i < 600 && l->stats.looks < looks_before + 2; i++) {
+		lends(l, true);
 		usleep(100000);
-	lends(l, false);
+		lends(l, false);
+	}
 }
 
 static void a_thread_looks_while_a_call_lasts(void **state)
