@@ -38,7 +38,9 @@ void layer_turn_marker(struct layer_queue *q, cl_command_queue handle)
 	if (layer_next.clEnqueueMarkerWithWaitList(handle, 0, NULL, &marker))
 		marker = NULL;
 	layer_monitor_enter(&todo);
-	if (marker) {
+	if (marker && q->bare <= q->done) {
+		old = marker; /* the program has seen the end meanwhile: nothing is left to tell */
+	} else if (marker) {
 		old = q->marker;
 		q->marker = marker;
 		q->marker_number = ++q->entered;

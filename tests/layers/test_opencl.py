@@ -45,6 +45,7 @@ CASES = [
     "markers",
     "threads",
     "contexts",
+    "finished_meanwhile",
     "callbacks",
     "native_kernels",
     "early_release",
@@ -152,6 +153,14 @@ def test_completions_are_noticed_where_the_platform_cannot_tell_of_them(seed: in
     )
     assert done.stdout == "".join(native(case)[1] for case in sorted(cases, key=CASES.index))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_marker_that_comes_too_late_is_not_kept() -> None:
+    """The layer kept the marker's event, and with it the queue, until the next command."""
+    slow = BUILD / "tests/layers/libslow_marker_layer.so"
+    case = "finished_meanwhile"
+    done = program(SEMANTICS, case, OPENCL_LAYERS=f"{slow}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant")
+    assert (done.returncode, done.stdout, done.stderr) == (*native(case), "")
 
 
 def test_a_permit_is_looked_for_again_after_a_command_that_failed() -> None:
