@@ -29,6 +29,7 @@
  * load copy in|out|device MIB SECONDS OUT
  *     copies of that size back to back: every 5 ms a line as of hog, in units of 1 MiB
  *
+ * LOAD_STEPS=yes: a hog writes to stderr when it has come how far: "load: began NS" and so on.
  * LOAD_DEVICE=N chooses the GPU (CUDA's number). LOAD_BEGIN_NS=T: a hog makes its context and then
  * waits until CLOCK_MONOTONIC says T ns. Work is a fixed number of turns, never a fixed
  * time: in time that the GPU gave to other programs no work is done.
@@ -196,14 +197,26 @@ static void wait_for_begin(void)
 		usleep(100);
 }
 
+static void step(const char *what)
+{
+	if (getenv("LOAD_STEPS"))
+		fprintf(stderr, "load: %s %llu\n", what, now_ns());
+}
+
 static int hog(long turns, double seconds, const char *path)
 {
 	unsigned long long end, next;
 	FILE *out = lines_to(path);
 	struct feed f;
-	int n = blocks();
+	int n;
+	bool worked = false;
 
+	step("began");
+	n = blocks();
+	check(cudaFree(NULL));
+	step("context");
 	feed_open(&f);
+	step("memory");
 	wait_for_begin();
 	end = now_ns() + (unsigned long long)(seconds * 1e9);
 	next = now_ns();
@@ -216,10 +229,18 @@ static int hog(long turns, double seconds, const char *path)
 			fprintf(out, "%llu %llu\n", t, *(volatile unsigned long long *)f.progress);
 			next = t + 5000000;
 		}
+		if (!worked && *(volatile unsigned long long *)f.done) {
+			worked = true;
+			step("worked");
+		}
 		usleep(200);
 	}
 	fclose(out);
+	step("ends");
 	check(cudaDeviceSynchronize());
+	if (getenv("LOAD_STEPS"))
+		check(cudaDeviceReset());
+	step("ended");
 	return 0;
 }
 
