@@ -144,7 +144,7 @@ struct rtxg_slice_params {
 
 struct rtxg_slice_tenant {
 	uint32_t min_ppm;
-	uint32_t max_ppm;  /* cap; 0 = none */
+	uint32_t max_ppm;  /* cap; 0 or all of it = none */
 	uint32_t weight;   /* 1..10000, or RTXG_SLICE_WEIGHT_NOT_GIVEN */
 	uint32_t priority; /* 0..99; RTXG_SLICE_CRITICAL_PRIORITY divides the two classes */
 	/* critical: releases come so often; 0 = sporadic. Means nothing for best effort */

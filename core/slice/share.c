@@ -254,8 +254,7 @@ bool slice_reckon_caps(struct rtxg_slice *s)
 		uint64_t allowed, windows;
 
 		tenant->capped = false;
-		if (!tenant->used || !tenant->params.max_ppm || tenant->params.max_ppm >= PPM ||
-		    slice_critical(tenant))
+		if (!tenant->used || !tenant->params.max_ppm || slice_critical(tenant))
 			continue;
 		allowed = slice_scaled(s->params.cap_window_ns, tenant->params.max_ppm);
 		windows = slice_excess(s->now, tenant->cap_start) / s->params.cap_window_ns;

@@ -393,6 +393,9 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		tenant->mechanism = RTXG_SLICE_BY_NOTHING;
 		if (tenant->params.latency_ns || slice_critical(tenant))
 			slice_beside_forget(tenant);
+		/* A cap of all that there is is none. */
+		if (tenant->params.max_ppm >= PPM)
+			tenant->params.max_ppm = 0;
 		if (event->tenant >= s->tenant_high)
 			s->tenant_high = event->tenant + 1;
 		if (first) {

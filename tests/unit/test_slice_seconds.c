@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 #include "slice_model.h"
 
@@ -26,6 +27,7 @@
 #define MOST	    6u
 
 static int sets = 150, only;
+static bool capped; /* at all there is */
 static uint64_t seed;
 
 static uint32_t below(uint32_t n)
@@ -97,7 +99,9 @@ static uint32_t make(struct model *m, struct member member[MOST])
 		member[i].min = i == count - 1 ? left : 1 + below(left - (count - 1 - i));
 		left -= member[i].min;
 		member[i].program.tenant = i;
-		model_tenant(m, i, (struct rtxg_slice_tenant){ .min_ppm = member[i].min * 10000 });
+		model_tenant(m, i,
+			     (struct rtxg_slice_tenant){ .min_ppm = member[i].min * 10000,
+							 .max_ppm = capped ? 1000000 : 0 });
 		model_program(m, member[i].program);
 	}
 	return count;
@@ -179,10 +183,42 @@ static void no_second_is_far_below_a_reservation(void **state)
 	assert_int_equal(broken, 0);
 }
 
+static void work_of_a_set(uint64_t number, uint64_t work[MOST][ENDS])
+{
+	struct model *m = model_open(ALL, NULL, number);
+	struct member member[MOST];
+	uint32_t count;
+
+	seed = number * 0x9e3779b97f4a7c15ull;
+	count = make(m, member);
+	model_run(m, ENDS * 100 * MS);
+	memset(work, 0, MOST * sizeof(work[0]));
+	for (uint32_t i = 0; i < count; i++)
+		memcpy(work[i], model_stats(m, i)->window, sizeof(work[i]));
+	model_close(m);
+}
+
+/* rtxgd says of each vGPU that has no cap that its cap is all there is. */
+static void a_cap_of_all_there_is_is_none(void **state)
+{
+	static uint64_t none[MOST][ENDS], all[MOST][ENDS];
+
+	(void)state;
+	for (uint64_t i = 1; i <= 12; i++) {
+		capped = false;
+		work_of_a_set(i, none);
+		capped = true;
+		work_of_a_set(i, all);
+		capped = false;
+		assert_memory_equal(none, all, sizeof(none));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_second_is_far_below_a_reservation),
+		cmocka_unit_test(a_cap_of_all_there_is_is_none),
 	};
 
 	sets = argc > 1 ? atoi(argv[1]) : sets;
