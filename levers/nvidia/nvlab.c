@@ -17,6 +17,11 @@
  * rtxg-nvlab slices US PID...
  *     sets the slice of each process without a restart of the runlist, then restarts it once,
  *     through the last process: mean stays before, after the setting, after the restart
+ * rtxg-nvlab calls LETTERS PID
+ *     one call after the other to a process that has work all the time, beside one that has, too;
+ *     after each whether it comes onto the engine: S stops, s stops scheduling alone, G lets go,
+ *     T and H stop and let go as another client, B and b stop together with a channel that is not
+ *     there, behind and before its own. So it shows whether stops are counted
  */
 #include <errno.h>
 #include <stdio.h>
@@ -363,6 +368,66 @@ static void stays(struct nv_fecs *f, struct nv_process **p, int n, double *us)
 		us[i] = count[i] ? (double)sum[i] / 1e3 / (double)count[i] : 0;
 }
 
+/* How often it came onto the engine in 60 ms, a while after a call. */
+static unsigned int stays_now(struct nv_fecs *f, uint32_t pid)
+{
+	unsigned int n, stays = 0;
+
+	usleep(30000);
+	records(f, rec, 16384);
+	usleep(60000);
+	n = records(f, rec, 16384);
+	for (unsigned int k = 0; k < n; k++)
+		stays += rec[k].pid == pid && (rec[k].tag == NV_FECS_CONTEXT_START ||
+					       rec[k].tag == NV_FECS_SIMPLE_START);
+	return stays;
+}
+
+static int cmd_calls(const char *letters, const char *pid)
+{
+	uint32_t client[NV_DISABLE_CHANNELS_MAX + 1], channel[NV_DISABLE_CHANNELS_MAX + 1],
+		*clients = client + 1, *channels = channel + 1;
+	struct nv_process *p = find(pid);
+	struct nv_rm_gpu other[RM_GPUS_MAX];
+	struct nv_batch own = { 0 };
+	struct nv_rm second;
+	struct nv_fecs f;
+	int err;
+
+	if (!p)
+		return 1;
+	err = nv_batch_add(&own, p, gpus[0].device_instance, NV_ALL);
+	err = err ? err : own.count >= NV_DISABLE_CHANNELS_MAX ? -E2BIG : open_log(&f);
+	err = err ? err : nv_rm_open(&second, &nv_sys_linux);
+	if (err || nv_rm_gpus_open(&second, other, RM_GPUS_MAX) <= 0)
+		return fail("set-up", err ? err : -ENODEV);
+	memcpy(clients, own.client, own.count * sizeof(*clients));
+	memcpy(channels, own.channel, own.count * sizeof(*channels));
+	clients[own.count] = client[0] = own.client[0];
+	channels[own.count] = channel[0] = 0x5cfffff0u;
+	printf("%u channels; before: %u stays\n", own.count, stays_now(&f, p->pid));
+	for (const char *c = letters; *c; c++) {
+		bool stop = strchr("SsTBb", *c), two = *c == 'T' || *c == 'H';
+		struct nv_disable_channels d = { .disable = stop, .only_scheduling = *c == 's' };
+		unsigned int from = *c == 'b' ? 0 : 1;
+		uint32_t status;
+
+		d.count = own.count + (*c == 'b' || *c == 'B');
+		memcpy(d.client, client + from, d.count * sizeof(*client));
+		memcpy(d.channel, channel + from, d.count * sizeof(*channel));
+		err = nv_rm_control(two ? &second : &rm, (two ? other : gpus)[0].subdevice,
+				    NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
+		status = two ? second.status : rm.status;
+		printf("%c: status 0x%x, then %u stays\n", *c, err ? status : 0,
+		       stays_now(&f, p->pid));
+	}
+	for (int i = 0; i < 8; i++)
+		act(clients, channels, own.count, 0, 0);
+	printf("after eight more calls that let go: %u stays\n", stays_now(&f, p->pid));
+	nv_fecs_close(&f);
+	return 0;
+}
+
 static int cmd_slices(uint32_t us, char **pids, int n)
 {
 	double before[64], set[64], restarted[64], set_us = 0, restart_us;
@@ -431,7 +496,9 @@ int main(int argc, char **argv)
 		return cmd_stop(argv[2], atoi(argv[3]), argv + 4, argc - 4);
 	if (argc >= 4 && !strcmp(argv[1], "slices"))
 		return cmd_slices((uint32_t)atoi(argv[2]), argv + 3, argc - 3);
+	if (argc == 4 && !strcmp(argv[1], "calls"))
+		return cmd_calls(argv[2], argv[3]);
 	fprintf(stderr, "usage: rtxg-nvlab log SECONDS FILE | warm KIND PID ROUNDS [STOP_PID...] | "
-			"stop KIND ROUNDS PID... | slices US PID...\n");
+			"stop KIND ROUNDS PID... | slices US PID... | calls LETTERS PID\n");
 	return 2;
 }
