@@ -46,9 +46,9 @@ static bool wanted(const struct nv_channel *channel, enum nv_which which)
 	case NV_HOT:
 		return channel->queue.hot;
 	case NV_RUNNING:
-		return !channel->stopped;
+		return !channel->stops;
 	case NV_STOPPED:
-		return channel->stopped;
+		return channel->stops;
 	case NV_ALL:
 		break;
 	}
@@ -144,13 +144,16 @@ static int disable(struct nv_rm_gpu *gpu, const struct nv_batch *batch, unsigned
 	return nv_rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d));
 }
 
+/* The driver has let these go once, or they are gone. */
 static void is_going(struct nv_rm_gpu *gpu, struct nv_journal *journal,
-		     const struct nv_batch *batch, unsigned int at, unsigned int end)
+		     const struct nv_batch *batch, unsigned int at, unsigned int end, bool gone)
 {
 	for (; at < end; at++) {
-		nv_journal_remove(journal, gpu->device_instance, batch->client[at],
-				  batch->channel[at]);
-		batch->in_registry[at]->stopped = false;
+		struct nv_channel *channel = batch->in_registry[at];
+
+		channel->stops = gone || !channel->stops ? 0 : channel->stops - 1;
+		nv_journal_note(journal, gpu->device_instance, batch->client[at],
+				batch->channel[at], channel->stops);
 	}
 }
 
@@ -172,7 +175,7 @@ static int let_go(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struc
 		if (e && n > 1 && (apart || e != -EAGAIN))
 			e = let_go(gpu, journal, batch, at, at + n, 1, apart);
 		else if (!e || e == -ESRCH || e == -ENOENT || e == -EINVAL)
-			is_going(gpu, journal, batch, at, at + n);
+			is_going(gpu, journal, batch, at, at + n, e != 0);
 		else
 			err = err ? err : e;
 		if (e && n > 1)
@@ -182,8 +185,8 @@ static int let_go(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struc
 	return err;
 }
 
-static int resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
-		  bool apart)
+static int resume_once(struct nv_rm_gpu *gpu, struct nv_journal *journal,
+		       const struct nv_batch *batch, bool apart)
 {
 	unsigned int at = 0, part = 0;
 	int err = 0;
@@ -199,7 +202,7 @@ static int resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struc
 		/* All of one process is asked for below. */
 		if ((apart || batch->end[part] < at + n) &&
 		    !disable(gpu, batch, at, n, false, false)) {
-			is_going(gpu, journal, batch, at, at + n);
+			is_going(gpu, journal, batch, at, at + n, false);
 			at += n;
 			continue;
 		}
@@ -217,6 +220,48 @@ static int resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struc
 	return err;
 }
 
+/* What of a batch the driver may have stopped more often than it has let it go. */
+static int rest_of(struct nv_batch *rest, const struct nv_batch *batch)
+{
+	unsigned int i, part = 0;
+	int err = 0;
+
+	for (i = 0; i < batch->count && !err; i++) {
+		if (batch->end[part] == i) {
+			err = end_part(rest);
+			part++;
+		}
+		if (err || !batch->in_registry[i]->stops)
+			continue;
+		err = make_room(rest);
+		if (err)
+			break;
+		rest->client[rest->count] = batch->client[i];
+		rest->channel[rest->count] = batch->channel[i];
+		rest->in_registry[rest->count++] = batch->in_registry[i];
+	}
+	return err ? err : end_part(rest);
+}
+
+static int resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
+		  bool apart)
+{
+	int err = resume_once(gpu, journal, batch, apart);
+	bool more = true;
+
+	/* As often as it was stopped; once too often does no harm. */
+	while (!err && more) {
+		struct nv_batch rest = { 0 };
+
+		err = rest_of(&rest, batch);
+		more = !err && rest.count;
+		if (more)
+			err = resume_once(gpu, journal, &rest, apart);
+		nv_batch_free(&rest);
+	}
+	return err;
+}
+
 int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
 {
 	return resume(gpu, journal, batch, true);
@@ -225,7 +270,7 @@ int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv
 void nv_resume_last(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
 {
 	if (nv_resume(gpu, journal, batch))
-		is_going(gpu, journal, batch, 0, batch->count);
+		is_going(gpu, journal, batch, 0, batch->count, true);
 }
 
 int nv_resume_built(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch)
@@ -237,27 +282,27 @@ int nv_resume_built(struct nv_rm_gpu *gpu, struct nv_journal *journal, const str
 static int suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
 		   bool leave, bool *asked)
 {
-	unsigned int at, i, noted;
+	unsigned int at, i, noted, done = 0;
 	int err = 0;
 
 	*asked = false;
 	for (noted = 0; noted < batch->count && !err; noted++)
-		err = nv_journal_add(journal, gpu->device_instance, batch->client[noted],
-				     batch->channel[noted]);
+		err = nv_journal_note(journal, gpu->device_instance, batch->client[noted],
+				      batch->channel[noted], batch->in_registry[noted]->stops + 1u);
 	for (at = 0; at < batch->count && !err; at += NV_DISABLE_CHANNELS_MAX) {
 		unsigned int n = batch->count - at;
 
 		if (n > NV_DISABLE_CHANNELS_MAX)
 			n = NV_DISABLE_CHANNELS_MAX;
 		for (i = at; i < at + n; i++)
-			batch->in_registry[i]->stopped = true;
+			batch->in_registry[i]->stops++;
+		done = at + n;
 		*asked = true;
 		err = disable(gpu, batch, at, n, true, leave);
 	}
-	for (i = 0; i < noted && err; i++)
-		if (!batch->in_registry[i]->stopped) /* it was not asked for */
-			nv_journal_remove(journal, gpu->device_instance, batch->client[i],
-					  batch->channel[i]);
+	for (i = done; i < noted && err; i++) /* it was not asked for */
+		nv_journal_note(journal, gpu->device_instance, batch->client[i], batch->channel[i],
+				batch->in_registry[i]->stops);
 	return err;
 }
 

@@ -141,7 +141,7 @@ static enum nv_which to_stop(const struct lever_nvidia *l, const struct nv_conte
 
 /*
  * `alone`: if it is refused, each of them is asked for alone. So what the driver may have stopped
- * of them is not let go before.
+ * of them is not let go before; it is let go as often as it was asked for.
  */
 static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context **contexts,
 			   unsigned int count, bool stop, bool leave, bool alone)
@@ -247,8 +247,11 @@ void nv_stop_rest(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c
 void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
 {
 	struct nv_batch b = { 0 };
-	int err = nv_batch_add(&b, c->process, g->rm.device_instance, NV_ALL);
+	int err;
 
+	/* It may have been let go by another, or not: now it is, and is stopped once. */
+	resume_all_of(l, g, c);
+	err = nv_batch_add(&b, c->process, g->rm.device_instance, NV_ALL);
 	if (!err && b.count)
 		err = nv_suspend(&g->rm, &l->journal, &b, false);
 	nv_batch_free(&b);

@@ -24,7 +24,12 @@ struct nv_channel {
 	/* adopted: the memory is known, and the offset only as the so-manieth of the client */
 	bool by_place, placed;
 	uint16_t place;
-	bool stopped; /* the host's: it has asked the driver to, and has not taken it back */
+	/*
+	 * act.c's: how often the driver was asked to stop it since it was let go last. The driver
+	 * counts, and has counted this much or less: a call that fails has stopped what its list
+	 * names before the entry that it failed at.
+	 */
+	uint32_t stops;
 	/*
 	 * demand.c's: what its queue showed last, what the core makes of it, and whether it is seen
 	 */

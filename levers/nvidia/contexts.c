@@ -296,10 +296,10 @@ static void before_it_goes(struct lever_nvidia *l, struct nv_process *p,
 		if (all)
 			let_duplicates_go(l, p, g);
 		for (unsigned int k = 0; k < g->count; k++)
-			if (g->channels[k].stopped &&
+			if (g->channels[k].stops &&
 			    (all || (g->client == r->client && g->channels[k].handle == r->object)))
-				nv_journal_remove(&l->journal, g->device, g->client,
-						  g->channels[k].handle);
+				nv_journal_note(&l->journal, g->device, g->client,
+						g->channels[k].handle, 0);
 	}
 }
 

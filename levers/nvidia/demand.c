@@ -139,7 +139,7 @@ static void check_one(void *ctx, struct nv_group *group, struct nv_channel *ch)
 {
 	struct looking *k = ctx;
 
-	if (ch->stopped)
+	if (ch->stops)
 		return;
 	k->cold++;
 	if (ch->sight != NV_SEEN) { /* made while it was stopped, and not stopped with it */

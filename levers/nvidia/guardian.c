@@ -25,71 +25,108 @@
 
 #define HUNG_NS 2000000000ull
 #define CALL	64
+/* far more often than a channel is ever stopped before it is let go */
+#define STOPS_MOST 100u
 
 static uint64_t now_ns(void)
 {
 	return nv_sys_linux.now_ns(NULL);
 }
 
+/* How often what was stopped most often was. */
+static uint32_t most_stops(const struct nv_journal_page *page)
+{
+	uint32_t most = 0, high = __atomic_load_n(&page->high, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < high && i < NV_JOURNAL_ENTRIES; i++) {
+		uint32_t used = __atomic_load_n(&page->entry[i].used, __ATOMIC_ACQUIRE);
+
+		most = used > most ? used : most;
+	}
+	return most;
+}
+
 /*
- * Lets all go that is in the journal. Returns how many it asked for; *failed counts what the driver
- * would not do.
+ * One call that lets go of these. One that is gone spoils the call for all: then one by one.
+ * Returns how many the driver would not let go.
+ */
+static unsigned int let_go(struct nv_rm_gpu *gpu, struct nv_disable_channels *d)
+{
+	unsigned int failed = 0;
+
+	if (!nv_rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, d, sizeof(*d)))
+		return 0;
+	for (uint32_t i = 0; i < d->count; i++) {
+		struct nv_disable_channels one = { .count = 1 };
+		int err;
+
+		one.client[0] = d->client[i];
+		one.channel[0] = d->channel[i];
+		err = nv_rm_control(gpu->rm, gpu->subdevice, NV2080_FIFO_DISABLE_CHANNELS, &one,
+				    sizeof(one));
+		failed += err && err != -ESRCH && err != -ENOENT && err != -EINVAL;
+	}
+	return failed;
+}
+
+/*
+ * Lets go once of all that was stopped so often or more. Returns how many it asked for; *failed
+ * counts what the driver would not do.
+ */
+static unsigned int let_go_of(struct nv_journal_page *page, struct nv_rm_gpu *gpu, uint32_t times,
+			      unsigned int *failed)
+{
+	uint32_t at = 0, high = __atomic_load_n(&page->high, __ATOMIC_ACQUIRE);
+	unsigned int asked = 0;
+
+	high = high < NV_JOURNAL_ENTRIES ? high : NV_JOURNAL_ENTRIES;
+	while (at < high) {
+		struct nv_disable_channels d = { 0 };
+
+		for (; at < high && d.count < CALL; at++) {
+			struct nv_journal_entry *e = &page->entry[at];
+
+			if (__atomic_load_n(&e->used, __ATOMIC_ACQUIRE) < times ||
+			    e->device != gpu->device_instance)
+				continue;
+			d.client[d.count] = e->client;
+			d.channel[d.count++] = e->channel;
+		}
+		if (d.count)
+			*failed += let_go(gpu, &d);
+		asked += d.count;
+	}
+	return asked;
+}
+
+/*
+ * Lets all go that is in the journal, as often as it was stopped: the driver counts. Returns how
+ * many channels; *failed counts what the driver would not do.
  */
 static unsigned int let_all_go(struct nv_journal *journal, struct nv_rm_gpu *gpus, int count,
-			       unsigned int *failed, int wipe)
+			       unsigned int *failed)
 {
 	struct nv_journal_page *page = journal->page;
+	uint32_t most = most_stops(page);
 	unsigned int asked = 0;
 
 	*failed = 0;
-	for (int g = 0; g < count; g++) {
-		struct nv_disable_channels d;
-		uint32_t at = 0, high = __atomic_load_n(&page->high, __ATOMIC_ACQUIRE);
+	/* Those of a daemon that lies are not let go for ever. */
+	most = most < STOPS_MOST ? most : STOPS_MOST;
+	for (int g = 0; g < count; g++)
+		for (uint32_t times = 1; times <= most; times++) {
+			unsigned int n = let_go_of(page, &gpus[g], times, failed);
 
-		if (high > NV_JOURNAL_ENTRIES)
-			high = NV_JOURNAL_ENTRIES;
-		while (at < high) {
-			uint32_t index[CALL], n = 0;
-
-			memset(&d, 0, sizeof(d));
-			for (; at < high && n < CALL; at++) {
-				struct nv_journal_entry *e = &page->entry[at];
-
-				if (!__atomic_load_n(&e->used, __ATOMIC_ACQUIRE) ||
-				    e->device != gpus[g].device_instance)
-					continue;
-				d.client[n] = e->client;
-				d.channel[n] = e->channel;
-				index[n++] = at;
-			}
-			if (!n)
-				break;
-			d.count = n;
-			asked += n;
-			if (nv_rm_control(gpus[g].rm, gpus[g].subdevice,
-					  NV2080_FIFO_DISABLE_CHANNELS, &d, sizeof(d))) {
-				/* One that is gone spoils the call for all: one by one then. */
-				for (uint32_t i = 0; i < n; i++) {
-					struct nv_disable_channels one = { .count = 1 };
-					int err;
-
-					one.client[0] = d.client[i];
-					one.channel[0] = d.channel[i];
-					err = nv_rm_control(gpus[g].rm, gpus[g].subdevice,
-							    NV2080_FIFO_DISABLE_CHANNELS, &one,
-							    sizeof(one));
-					if (err && err != -ESRCH && err != -ENOENT &&
-					    err != -EINVAL)
-						(*failed)++;
-				}
-			}
-			if (wipe)
-				for (uint32_t i = 0; i < n; i++)
-					__atomic_store_n(&page->entry[index[i]].used, 0,
-							 __ATOMIC_RELEASE);
+			asked += times == 1 ? n : 0;
 		}
-	}
 	return asked;
+}
+
+/* After that, where the daemon is gone. */
+static void wipe(struct nv_journal_page *page)
+{
+	for (uint32_t i = 0; i < NV_JOURNAL_ENTRIES; i++)
+		__atomic_store_n(&page->entry[i].used, 0, __ATOMIC_RELEASE);
 }
 
 /* The driver's own slices for all contexts whose slice was changed. Returns how many. */
@@ -169,7 +206,7 @@ int main(int argc, char **argv)
 			break;
 		beat = __atomic_load_n(&journal.page->heartbeat_ns, __ATOMIC_ACQUIRE);
 		if (beat && nv_journal_count(&journal) && now_ns() > beat + HUNG_NS) {
-			asked = let_all_go(&journal, gpus, count, &failed, 0);
+			asked = let_all_go(&journal, gpus, count, &failed);
 			__atomic_fetch_add(&journal.page->let_go, 1, __ATOMIC_RELEASE);
 			snprintf(
 				line, sizeof(line),
@@ -183,7 +220,9 @@ int main(int argc, char **argv)
 	for (int attempt = 0; attempt < 10; attempt++) {
 		uint64_t began = now_ns();
 
-		asked = let_all_go(&journal, gpus, count, &failed, 1);
+		asked = let_all_go(&journal, gpus, count, &failed);
+		if (!failed)
+			wipe(journal.page);
 		if (asked) {
 			snprintf(line, sizeof(line),
 				 "rtxg-guardian: the daemon is gone: %u channels resumed in %llu "

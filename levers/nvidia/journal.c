@@ -72,7 +72,8 @@ void nv_journal_close(struct nv_journal *journal)
 	journal->fd = -1;
 }
 
-int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel)
+int nv_journal_note(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel,
+		    uint32_t times)
 {
 	struct nv_journal_page *page = journal->page;
 	uint32_t i, spare = NV_JOURNAL_ENTRIES;
@@ -86,9 +87,12 @@ int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client,
 			if (spare == NV_JOURNAL_ENTRIES)
 				spare = i;
 		} else if (e->client == client && e->channel == channel && e->device == device) {
+			__atomic_store_n(&e->used, times, __ATOMIC_RELEASE);
 			return 0;
 		}
 	}
+	if (!times)
+		return 0;
 	if (spare == NV_JOURNAL_ENTRIES) {
 		if (page->high >= NV_JOURNAL_ENTRIES)
 			return -ENOSPC;
@@ -98,25 +102,10 @@ int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client,
 	page->entry[spare].client = client;
 	page->entry[spare].channel = channel;
 	/* The guardian looks at `used` and `high` first: they come last. */
-	__atomic_store_n(&page->entry[spare].used, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&page->entry[spare].used, times, __ATOMIC_RELEASE);
 	if (spare == page->high)
 		__atomic_store_n(&page->high, spare + 1, __ATOMIC_RELEASE);
 	return 0;
-}
-
-void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client,
-		       uint32_t channel)
-{
-	struct nv_journal_page *page = journal->page;
-
-	if (!page)
-		return;
-	for (uint32_t i = 0; i < page->high && i < NV_JOURNAL_ENTRIES; i++) {
-		struct nv_journal_entry *e = &page->entry[i];
-
-		if (e->used && e->client == client && e->channel == channel && e->device == device)
-			__atomic_store_n(&e->used, 0, __ATOMIC_RELEASE);
-	}
 }
 
 unsigned int nv_journal_count(const struct nv_journal *journal)

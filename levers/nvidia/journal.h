@@ -13,7 +13,8 @@
 #define NV_JOURNAL_ENTRIES 4096u
 
 struct nv_journal_entry {
-	uint32_t used; /* 0 free, 1 suspended (or about to be) */
+	/* 0 free, else how often the driver was asked to suspend it, or is about to be */
+	uint32_t used;
 	uint32_t device, client, channel;
 };
 
@@ -56,10 +57,12 @@ int nv_journal_create(struct nv_journal *journal);
 int nv_journal_attach(struct nv_journal *journal, int fd);
 void nv_journal_close(struct nv_journal *journal);
 
-/* -ENOSPC when it is full: then nothing may be suspended. Writing an entry twice keeps one. */
-int nv_journal_add(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel);
-void nv_journal_remove(struct nv_journal *journal, uint32_t device, uint32_t client,
-		       uint32_t channel);
+/*
+ * Notes that the driver was asked to suspend a channel so often and not to let it go since; 0: it
+ * has let it go. -ENOSPC when it is full: then nothing may be suspended.
+ */
+int nv_journal_note(struct nv_journal *journal, uint32_t device, uint32_t client, uint32_t channel,
+		    uint32_t times);
 /*
  * Notes a changed slice; -ENOSPC when there is no room. A second note for the same group replaces
  * the first.

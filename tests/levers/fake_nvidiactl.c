@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include "fake_nvidiactl.h"
+#include "fake_stops.h"
 #include "rtxg_clock.h"
 
 struct fake_driver *fake;
@@ -147,7 +148,7 @@ void fake_channel_add(uint32_t gpu, uint32_t client, uint32_t handle, uint32_t g
 	c->client = client;
 	c->handle = handle;
 	c->group = group;
-	c->stopped = c->gone = false;
+	c->stopped = c->gone = 0;
 	c->slice_us = 0;
 }
 
@@ -164,15 +165,6 @@ void fake_gone(uint32_t client)
 	for (uint32_t i = fake->objects; i-- > 0;)
 		if (fake->object[i].client == client)
 			fake->object[i] = fake->object[--fake->objects];
-}
-
-uint32_t fake_stopped(void)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < fake->channels; i++)
-		n += fake->channel[i].stopped ? 1 : 0;
-	return n;
 }
 
 void fake_object_add(uint32_t pid, uint32_t client, uint32_t parent, uint32_t handle,
@@ -238,54 +230,6 @@ static int fake_close(void *ctx, int fd)
 	if (fd >= FOREIGN_FD)
 		fake->foreign_fds--;
 	return 0;
-}
-
-static struct fake_channel *find(uint32_t client, uint32_t handle)
-{
-	for (uint32_t i = 0; i < fake->channels; i++)
-		if (fake->channel[i].client == client && fake->channel[i].handle == handle &&
-		    !fake->channel[i].gone)
-			return &fake->channel[i];
-	return NULL;
-}
-
-static bool journaled(uint32_t client, uint32_t channel)
-{
-	if (!fake->watched || !fake->watched->page)
-		return true;
-	for (uint32_t i = 0; i < fake->watched->page->high; i++) {
-		struct nv_journal_entry *e = &fake->watched->page->entry[i];
-
-		if (e->used && e->client == client && e->channel == channel)
-			return true;
-	}
-	return false;
-}
-
-static uint32_t disable(uint32_t subdevice, struct nv_disable_channels *d)
-{
-	fake->disables++;
-	fake->leaves += d->disable && d->only_scheduling;
-	if (d->count > fake->biggest)
-		fake->biggest = d->count;
-	if (d->count > NV_DISABLE_CHANNELS_MAX)
-		return NV_STATUS_INVALID_ARGUMENT;
-	for (uint32_t i = 0; i < d->count; i++) {
-		if (fake->fail_client && d->client[i] == fake->fail_client)
-			return fake->fail_status;
-		if (!find(d->client[i], d->channel[i]))
-			return NV_STATUS_INVALID_OBJECT_HANDLE;
-		if (fake->own_subdevice[find(d->client[i], d->channel[i])->gpu] != subdevice) {
-			fake->wrong_gpu++;
-			return NV_STATUS_INVALID_OBJECT_HANDLE;
-		}
-	}
-	for (uint32_t i = 0; i < d->count; i++) {
-		if (d->disable && !journaled(d->client[i], d->channel[i]))
-			fake->unjournaled++;
-		find(d->client[i], d->channel[i])->stopped = d->disable;
-	}
-	return NV_STATUS_OK;
 }
 
 /*
@@ -470,13 +414,6 @@ static bool names(const struct nvos54 *c, uint32_t client)
 	return false;
 }
 
-static void half_stop(const struct nv_disable_channels *d, uint32_t count)
-{
-	for (uint32_t i = 0; i < count && i < d->count && d->disable; i++)
-		if (find(d->client[i], d->channel[i]))
-			find(d->client[i], d->channel[i])->stopped = true;
-}
-
 /* The status with which this call is to fail; NV_STATUS_OK: it is not. */
 static uint32_t to_fail(uint32_t command, const struct nvos54 *c, uint32_t client)
 {
@@ -493,8 +430,8 @@ static uint32_t to_fail(uint32_t command, const struct nvos54 *c, uint32_t clien
 			continue;
 		}
 		f->failed++;
-		if (c && f->though_done)
-			half_stop((void *)(uintptr_t)c->params, f->though_done);
+		if (c && command == NV2080_FIFO_DISABLE_CHANNELS)
+			fake_half_stop((void *)(uintptr_t)c->params, f);
 		return f->status;
 	}
 	return NV_STATUS_OK;
@@ -544,7 +481,7 @@ static uint32_t control(int fd, struct nvos54 *c)
 	case NV2080_GPU_GET_PID_INFO:
 		return tell_memory(c->object, p);
 	case NV2080_FIFO_DISABLE_CHANNELS:
-		return disable(c->object, p);
+		return fake_disable(c->object, p);
 	case NV2080_TIMER_GET_GPU_CPU_TIME: {
 		struct nv_gpu_cpu_time *t = p; /* another epoch */
 

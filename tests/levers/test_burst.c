@@ -51,13 +51,15 @@ static void refuse_for_now(uint32_t client)
 				    .until_ns = fake->now + BUILT };
 }
 
-/* The next one that is not stopped, after the one that was on the engine. */
-static uint32_t next_of(uint32_t on, uint32_t started)
+/* Of those that are not stopped the one that was on the engine longest ago; PROGRAMS: none. */
+static uint32_t next_of(const uint64_t left[PROGRAMS], uint32_t started)
 {
-	for (uint32_t k = 1; k <= started; k++)
-		if (!stopped_on(0, client_of((on + k) % started)))
-			return (on + k) % started;
-	return PROGRAMS;
+	uint32_t best = PROGRAMS;
+
+	for (uint32_t i = 0; i < started; i++)
+		if (!stopped_on(0, client_of(i)) && (best == PROGRAMS || left[i] < left[best]))
+			best = i;
+	return best;
 }
 
 static uint64_t longest;
@@ -82,8 +84,8 @@ static void starts(struct lever_nvidia *l, uint32_t i)
 
 static void fifty_programs_that_start_at_once_are_governed(void **state)
 {
-	uint64_t work[PROGRAMS] = { 0 }, all = 0;
-	uint32_t started = 0, on = 0, put[PROGRAMS] = { 0 };
+	uint64_t work[PROGRAMS] = { 0 }, left[PROGRAMS] = { 0 }, all = 0;
+	uint32_t started = 0, on, put[PROGRAMS] = { 0 };
 	struct lever_nvidia_stats stats;
 	struct lever_nvidia *l;
 
@@ -99,11 +101,10 @@ static void fifty_programs_that_start_at_once_are_governed(void **state)
 
 		while (started < PROGRAMS && fake->now >= begin + BEGIN + started * EACH)
 			starts(l, started++);
-		on = started ? next_of(on, started) : PROGRAMS;
+		on = next_of(left, started);
 		if (on == PROGRAMS) {
 			fake->now += TURN;
 			daemon_runs(l);
-			on = 0;
 			continue;
 		}
 		put[on]++;
@@ -115,6 +116,7 @@ static void fifty_programs_that_start_at_once_are_governed(void **state)
 			daemon_runs(l);
 		}
 		fake_log(NV_FECS_SIMPLE_END, pid_of(on), 0, fake->now + EPOCH);
+		left[on] = fake->now;
 		work[on] += fake->now - at;
 		all += started == PROGRAMS ? fake->now - at : 0;
 	}

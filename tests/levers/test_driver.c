@@ -180,7 +180,7 @@ static void nothing_is_stopped_without_room_in_the_journal(void **state)
 	cuda_process(into_registry, &g.reg, 100, 0xc1d00100, 1000, 0);
 	nv_batch_add(&g.batch, nv_registry_process(&g.reg, 100), 0, NV_ALL);
 	for (uint32_t i = 0; i < NV_JOURNAL_ENTRIES - 4; i++)
-		assert_int_equal(nv_journal_add(&g.journal, 0, 1, i + 1), 0);
+		assert_int_equal(nv_journal_note(&g.journal, 0, 1, i + 1, 1), 0);
 	assert_int_equal(nv_suspend(&g.gpu, &g.journal, &g.batch, false), -ENOSPC);
 	assert_int_equal(fake_stopped(), 0);
 	rig_down(&g);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_stops.c - the driver counts stops, so one that is stopped twice and let go once stays
+ * stopped: whatever happens between, what is let go runs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include "act.h"
+#include "carry_out.h"
+#include "fake_nvidiactl.h"
+#include "rig.h"
+#include "state.h"
+#include "watch.h"
+
+#define PROCESSES 30u
+
+static struct lever_nvidia *processes(struct nv_context *contexts[PROCESSES])
+{
+	struct lever_nvidia *l = lever_up();
+
+	fake->watched = &l->journal;
+	for (uint32_t v = 1; v <= 4; v++)
+		assert_int_equal(
+			lever_nvidia_vgpu_set(l, 0, v,
+					      &(struct rtxg_slice_tenant){ .min_ppm = 100000 * v }),
+			0);
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		cuda_process(into_lever, l, 100 + i, FIRST + i, 20 * i, 1 + i % 4);
+		contexts[i] = nv_context_of(&l->gpu[0], nv_registry_process(&l->registry, 100 + i));
+		assert_non_null(contexts[i]);
+	}
+	return l;
+}
+
+static void down(struct lever_nvidia *l)
+{
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(nv_journal_count(&l->journal), 0);
+	fake->watched = NULL;
+	lever_nvidia_close(l);
+}
+
+static void stop_or_go(struct lever_nvidia *l, struct nv_context **contexts, uint32_t n, bool stop)
+{
+	struct nv_context *some[PROCESSES];
+
+	memcpy(some, contexts, n * sizeof(some[0]));
+	nv_stop_or_go(l, &l->gpu[0], some, n, stop, false);
+}
+
+static void what_was_stopped_twice_is_let_go_by_one_resume(void **state)
+{
+	struct nv_context *contexts[PROCESSES];
+	struct lever_nvidia *l = processes(contexts);
+
+	(void)state;
+	stop_or_go(l, contexts, 5, true);
+	stop_or_go(l, contexts, 3, true);
+	assert_int_equal(fake->channel[0].stopped, 2);
+	stop_or_go(l, contexts, 5, false);
+	down(l);
+}
+
+/* The driver fails at one, having stopped those before it, and then each is stopped alone. */
+static void what_a_call_that_failed_has_stopped_is_let_go(void **state)
+{
+	struct nv_context *contexts[PROCESSES];
+	struct lever_nvidia *l = processes(contexts);
+
+	(void)state;
+	fake_fail(NV2080_FIFO_DISABLE_CHANNELS, FIRST + 6, NV_STATUS_INVALID_STATE)->times = 2;
+	stop_or_go(l, contexts, 8, true);
+	assert_int_equal(fake->channel[0].stopped, 2);
+	stop_or_go(l, contexts, 8, false);
+	for (int i = 0; i < 8; i++)
+		nv_let_strays_go(l, &l->gpu[0], contexts[i]);
+	down(l);
+}
+
+/*
+ * The guardian takes the daemon for hung and lets all go. What the daemon stops before it hears of
+ * that is stopped again with the rest.
+ */
+static void what_is_stopped_again_after_a_hang_is_let_go(void **state)
+{
+	struct nv_context *contexts[PROCESSES];
+	struct lever_nvidia *l = processes(contexts);
+
+	(void)state;
+	stop_or_go(l, contexts, 4, true);
+	for (uint32_t i = 0; i < fake->channels; i++)
+		fake->channel[i].stopped = 0;
+	__atomic_fetch_add(&l->journal.page->let_go, 1, __ATOMIC_RELEASE);
+	stop_or_go(l, contexts + 4, 4, true);
+	nv_watch(l);
+	assert_true(stopped_on(0, FIRST) && stopped_on(0, FIRST + 4));
+	stop_or_go(l, contexts, 8, false);
+	down(l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(what_was_stopped_twice_is_let_go_by_one_resume, before),
+		cmocka_unit_test_setup(what_a_call_that_failed_has_stopped_is_let_go, before),
+		cmocka_unit_test_setup(what_is_stopped_again_after_a_hang_is_let_go, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
