@@ -442,6 +442,7 @@ static uint32_t control(int fd, struct nvos54 *c)
 	void *p = (void *)(uintptr_t)c->params;
 	uint32_t status = to_fail(c->cmd, c, 0);
 
+	fake_look_at_beat();
 	fake->now += fake->delay_ns;
 	if (status)
 		return status;

@@ -104,6 +104,7 @@ struct fake_driver {
 
 	/* What it has seen */
 	uint64_t now;
+	uint64_t longest_beat; /* of `watched`: fake_look_at_beat() */
 	uint32_t next_client;
 	struct fake_channel channel[FAKE_CHANNELS];
 	uint32_t channels;

@@ -83,3 +83,12 @@ void fake_half_stop(const struct nv_disable_channels *d, const struct fake_failu
 			count_stop(fake_channel_find(d->client[i], d->channel[i]), true);
 	}
 }
+
+void fake_look_at_beat(void)
+{
+	uint64_t beat =
+		fake->watched && fake->watched->page ? fake->watched->page->heartbeat_ns : 0;
+
+	if (beat && fake->now > beat + fake->longest_beat)
+		fake->longest_beat = fake->now - beat;
+}

@@ -15,5 +15,7 @@ struct fake_channel *fake_channel_find(uint32_t client, uint32_t handle);
 uint32_t fake_disable(uint32_t subdevice, struct nv_disable_channels *d);
 /* What a stop that is to fail does before. */
 void fake_half_stop(const struct nv_disable_channels *d, const struct fake_failure *f);
+/* How old the daemon's last sign of life is at a call: fake->longest_beat keeps the most. */
+void fake_look_at_beat(void);
 
 #endif

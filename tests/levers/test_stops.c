@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_stops.c - the driver counts stops, so one that is stopped twice and let go once stays
- * stopped: whatever happens between, what is let go runs.
+ * stopped: whatever happens between, what is let go runs. And a lever that waits for the driver
+ * again and again does not pass for one that hangs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,12 +103,41 @@ static void what_is_stopped_again_after_a_hang_is_let_go(void **state)
 	down(l);
 }
 
+/* Thirty slices and thirty stops, each of which waits 150 ms for the driver's lock. */
+static void slow_calls_are_no_hang(void **state)
+{
+	struct nv_context *contexts[PROCESSES];
+	struct lever_nvidia *l = processes(contexts);
+
+	(void)state;
+	nv_beat(l);
+	fake->longest_beat = 0;
+	fake->delay_ns = 150 * MS;
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		contexts[i]->slice_ns = MS;
+		nv_slice_again(l, &l->gpu[0], contexts[i]);
+	}
+	assert_int_equal(l->stats.slices, PROCESSES);
+	/* Each alone, as the call for all of them fails. */
+	fake_fail(NV2080_FIFO_DISABLE_CHANNELS, FIRST + 6, NV_STATUS_INVALID_STATE)->times = 2;
+	stop_or_go(l, contexts, PROCESSES, true);
+	fake->delay_ns = 0;
+	print_message("a sign of life each %u ms at least\n",
+		      (unsigned int)(fake->longest_beat / MS));
+	assert_true(fake->longest_beat < 1000 * MS);
+	stop_or_go(l, contexts, PROCESSES, false);
+	for (uint32_t i = 0; i < PROCESSES; i++)
+		nv_let_strays_go(l, &l->gpu[0], contexts[i]);
+	down(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_was_stopped_twice_is_let_go_by_one_resume, before),
 		cmocka_unit_test_setup(what_a_call_that_failed_has_stopped_is_let_go, before),
 		cmocka_unit_test_setup(what_is_stopped_again_after_a_hang_is_let_go, before),
+		cmocka_unit_test_setup(slow_calls_are_no_hang, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
