@@ -21,7 +21,7 @@
  *     one call after the other to a process that has work all the time, beside one that has, too;
  *     after each whether it comes onto the engine: S stops, s stops scheduling alone, G lets go,
  *     T and H stop and let go as another client, B and b stop together with a channel that is not
- *     there, behind and before its own. So it shows whether stops are counted
+ *     there, behind and before its own, and D and d let go so. It shows whether stops are counted
  */
 #include <errno.h>
 #include <stdio.h>
@@ -409,10 +409,10 @@ static int cmd_calls(const char *letters, const char *pid)
 	for (const char *c = letters; *c; c++) {
 		bool stop = strchr("SsTBb", *c), two = *c == 'T' || *c == 'H';
 		struct nv_disable_channels d = { .disable = stop, .only_scheduling = *c == 's' };
-		unsigned int from = *c == 'b' ? 0 : 1;
+		unsigned int from = *c == 'b' || *c == 'd' ? 0 : 1;
 		uint32_t status;
 
-		d.count = own.count + (*c == 'b' || *c == 'B');
+		d.count = own.count + (strchr("BbDd", *c) ? 1 : 0);
 		memcpy(d.client, client + from, d.count * sizeof(*client));
 		memcpy(d.channel, channel + from, d.count * sizeof(*channel));
 		err = nv_rm_control(two ? &second : &rm, (two ? other : gpus)[0].subdevice,

@@ -55,11 +55,8 @@ uint32_t fake_disable(uint32_t subdevice, struct nv_disable_channels *d)
 		}
 		if (d->disable && !journaled(d->client[i], d->channel[i]))
 			fake->unjournaled++;
-		if (d->disable)
-			count_stop(channel, true);
+		count_stop(channel, d->disable);
 	}
-	for (uint32_t i = 0; i < d->count && !d->disable; i++)
-		count_stop(fake_channel_find(d->client[i], d->channel[i]), false);
 	return NV_STATUS_OK;
 }
 

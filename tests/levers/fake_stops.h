@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fake_stops.h - the fake driver's channels that are stopped. Stops are counted: a channel runs when
- * it was let go as often as it was stopped, and once too often does no harm. A stop that fails has
- * stopped what its list names before the entry that it failed at.
+ * fake_stops.h - the fake driver's channels that are stopped. Stops are counted: a channel runs
+ * when it was let go as often as it was stopped, and once too often does no harm. A call that fails
+ * has done what its list names before the entry that it failed at.
  */
 #ifndef RTXG_FAKE_STOPS_H
 #define RTXG_FAKE_STOPS_H
