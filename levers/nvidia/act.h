@@ -59,8 +59,8 @@ int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct n
 int nv_try_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch,
 		   bool leave);
 /*
- * Lets them go on, whatever number of times they were stopped. A channel that no longer exists is no error. Those that could not be let go stay
- * NV_STOPPED and in the journal.
+ * Lets them go on, as often as they were stopped. A channel that no longer exists is no error.
+ * Those that could not be let go stay NV_STOPPED and in the journal.
  */
 int nv_resume(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct nv_batch *batch);
 /* The same of a process that has ended: what could not be let go goes with it. */

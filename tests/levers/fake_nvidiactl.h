@@ -28,7 +28,7 @@
 struct fake_channel {
 	uint32_t client, handle, group, gpu;
 	uint32_t slice_us; /* of its group; 0 = never set */
-	uint32_t stopped; /* so often more than let go: the driver counts */
+	uint32_t stopped;  /* so often more than let go: the driver counts */
 	bool gone;
 };
 
@@ -50,7 +50,7 @@ struct fake_failure {
 	uint32_t after;	   /* so many succeed first */
 	uint32_t times;	   /* then so many fail; 0: without end */
 	uint64_t until_ns; /* of the fake's clock; 0: without end */
-	/* a stop that fails has stopped so many of its list (0: what stands before); a resume none */
+	/* a stop that fails has stopped so many of its list; 0: what stands before */
 	uint32_t though_done;
 	uint32_t failed; /* how many did */
 };
