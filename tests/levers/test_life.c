@@ -76,6 +76,7 @@ static void shares_are_right_two_seconds_after_a_kill(void **state)
 	print_message("80 %%: %.2f\n", 100 * share);
 	assert_true(share > 0.78 && share < 0.82);
 	assert_int_equal(fake->unjournaled, 0);
+	fake->watched = NULL;
 	lever_nvidia_close(l);
 	assert_int_equal(fake_stopped(), 0);
 	lever_nvidia_close(dead);
