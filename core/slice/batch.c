@@ -249,6 +249,8 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 
 	if (id == s->owner || s->owner == NONE || id == s->early || tenant->runs_beside)
 		return true;
+	if (slice_stays(s, id))
+		return true;
 	if (tenant->joins)
 		return !slice_by_the_clock(s, s->owner) ||
 		       (tenant->joined && s->now >= tenant->joined + tenant->spare);

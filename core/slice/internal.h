@@ -11,6 +11,7 @@
  *	admit.c					which bound on it can be kept, and how
  *	share.c  release.c			shares, lags and caps; expected releases
  *	demand.c				what is known of the queues
+ *	slow.c					a host that is too slow for turns
  *	account.c				charges
  */
 #ifndef RTXG_SLICE_INTERNAL_H
@@ -238,18 +239,20 @@ struct rtxg_slice {
 	bool changed;			    /* who is there, or what can be done with whom */
 	struct rtxg_slice_params params;
 	uint64_t now;
-	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
-	uint64_t due;	       /* the host was to come then, as was commanded last */
-	uint64_t log_at;       /* when it wants the log to have been read */
-	bool armed_log;	       /* and whether that was commanded with it */
-	uint64_t late;	       /* so late the host has come of late to stop all for a release */
-	bool log_pending;      /* the log told something that calls for a plan */
-	bool look_pending;     /* a look did, and more looks follow */
-	uint64_t told;	       /* time of the last switch that it told of */
-	uint64_t read;	       /* up to when the log has been read */
-	uint64_t told_until;   /* up to when charges go that the log has not told of yet */
-	uint64_t planned;      /* when plan() last looked */
-	uint64_t past;	       /* since plan() looked before that */
+	uint64_t timer, armed;	/* when plan() wants to look again; what was commanded */
+	uint64_t due;		/* the host was to come then, as was commanded last */
+	uint64_t log_at;	/* when it wants the log to have been read */
+	bool armed_log;		/* and whether that was commanded with it */
+	uint64_t late;		/* so late the host has come of late to stop all for a release */
+	uint64_t slow, slow_at; /* how much it has come late in all, of late; as of then */
+	bool is_slow;		/* and whether that is too much for turns */
+	bool log_pending;	/* the log told something that calls for a plan */
+	bool look_pending;	/* a look did, and more looks follow */
+	uint64_t told;		/* time of the last switch that it told of */
+	uint64_t read;		/* up to when the log has been read */
+	uint64_t told_until;	/* up to when charges go that the log has not told of yet */
+	uint64_t planned;	/* when plan() last looked */
+	uint64_t past;		/* since plan() looked before that */
 	bool turns;
 	uint32_t turn; /* context whose turn it is */
 	uint64_t turn_start;
@@ -493,6 +496,13 @@ void slice_beside_forget(struct slice_tenant *tenant);
 void slice_beside_none(struct rtxg_slice *s);
 /* It came onto the engine at that time. */
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
+
+/* slow.c: the host has come for its timer. */
+void slice_came(struct rtxg_slice *s);
+/* By how much a tenant may be ahead of its share because the host came late to stop it. */
+uint64_t slice_turns_late(const struct rtxg_slice *s);
+/* Is the host too slow for turns, and does this tenant have a share of so many that it stays? */
+bool slice_stays(const struct rtxg_slice *s, uint32_t tenant);
 
 /* urgent.c: which tenants with a latency keep their bounds now. */
 void slice_look_at_urgent(struct rtxg_slice *s);

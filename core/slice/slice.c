@@ -510,6 +510,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_TIMER:
 		s->armed = NEVER;
+		slice_came(s);
 		if (event->value == RTXG_SLICE_UNREAD)
 			break;
 		s->read = s->now;
