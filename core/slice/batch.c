@@ -82,7 +82,8 @@ static uint64_t quantum(const struct rtxg_slice *s, uint32_t id)
 	/* Of small shares each would be ahead by a whole turn, and a large one behind by all. */
 	if (length > slice_scaled(ROUND, tenant->share_ppm))
 		length = slice_scaled(ROUND, tenant->share_ppm);
-	return length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;
+	length = length < QUANTUM_MIN ? QUANTUM_MIN : length > QUANTUM_MAX ? QUANTUM_MAX : length;
+	return length + slice_turns_longer(s);
 }
 
 /*
@@ -389,7 +390,7 @@ static void set_slices(struct rtxg_slice *s)
 	uint64_t slice, own;
 	uint32_t i, n;
 
-	if (!(s->params.can & RTXG_SLICE_CAN_SLICE))
+	if (!(s->params.can & RTXG_SLICE_CAN_SLICE) || slice_is_slow(s))
 		return;
 	n = most_enabled(s);
 	slice = slice_latency_slice(s, n);
@@ -432,7 +433,10 @@ void slice_plan_batch(struct rtxg_slice *s)
 	} else {
 		look_for_idle_ones(s);
 		look_who_joins(s);
-		slice_look_who_is_beside(s, competes);
+		if (slice_is_slow(s)) /* each trial costs calls that others wait for */
+			slice_beside_none(s);
+		else
+			slice_look_who_is_beside(s, competes);
 		choose_owner(s, &competing);
 		look_who_is_early(s);
 	}

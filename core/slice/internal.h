@@ -499,9 +499,13 @@ void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, u
 
 /* slow.c: the host has come for its timer. */
 void slice_came(struct rtxg_slice *s);
+/* Does the host come too late to keep turns, and has none a bound or a cap? */
+bool slice_is_slow(const struct rtxg_slice *s);
+/* By how much turns are longer then. */
+uint64_t slice_turns_longer(const struct rtxg_slice *s);
 /* By how much a tenant may be ahead of its share because the host came late to stop it. */
 uint64_t slice_turns_late(const struct rtxg_slice *s);
-/* Is the host too slow for turns, and does this tenant have a share of so many that it stays? */
+/* Is the host so slow, and has this tenant the share of so many that it stays enabled? */
 bool slice_stays(const struct rtxg_slice *s, uint32_t tenant);
 
 /* urgent.c: which tenants with a latency keep their bounds now. */

@@ -9,6 +9,9 @@
  * who had more than its share by a change-over that was late is not forgiven that: others could use
  * it, and one with a large share would lose most of what it is owed with each such turn.
  *
+ * All calls for the lock make the programs that start wait as well. So turns are longer, and slices
+ * stay as they are.
+ *
  * May not: stop a context or set a slice.
  */
 #include "internal.h"
@@ -17,6 +20,7 @@
 #define SLOW_FROM (200 * MS) /* so late of late, and the host counts as slow */
 #define SLOW_MOST (800 * MS)
 #define PASSES	  4u	     /* what was late is forgotten in so many times as long */
+#define TURNS	  4u	     /* turns are longer by such a part of it */
 #define AHEAD	  (250 * MS) /* a tenant may be of its share, for what stops it is late */
 #define MANY	  2u	     /* a tenant with the share of so many contexts for each of its own */
 
@@ -34,12 +38,22 @@ void slice_came(struct rtxg_slice *s)
 		s->is_slow = false;
 }
 
+bool slice_is_slow(const struct rtxg_slice *s)
+{
+	return s->is_slow && s->plain;
+}
+
+uint64_t slice_turns_longer(const struct rtxg_slice *s)
+{
+	return slice_is_slow(s) ? s->slow / TURNS : 0;
+}
+
 bool slice_stays(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 	uint32_t i, own = 0, all = 0;
 
-	if (!s->is_slow || !s->plain)
+	if (!slice_is_slow(s))
 		return false;
 	for (i = 0; i < s->context_high; i++) {
 		if (!s->contexts[i].used || !s->contexts[i].active)
@@ -52,5 +66,5 @@ bool slice_stays(const struct rtxg_slice *s, uint32_t id)
 
 uint64_t slice_turns_late(const struct rtxg_slice *s)
 {
-	return s->is_slow ? AHEAD : 0;
+	return slice_is_slow(s) ? AHEAD : 0;
 }
