@@ -105,7 +105,7 @@ uint32_t nv_rm_handle(struct nv_rm *rm)
 /* The driver has locks of its own, which other programs' calls hold: the longest wait is kept. */
 static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t what)
 {
-	uint64_t began = rm->sys->now_ns(rm->sys->ctx), took;
+	uint64_t began = rm->sys->now_ns(rm->sys->ctx), ended, took;
 	int err;
 
 	if (rm->in_call)
@@ -113,7 +113,10 @@ static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t 
 	err = rm->sys->ioctl(rm->sys->ctx, fd, request, arg);
 	if (rm->in_call)
 		rm->in_call(rm->in_call_ctx, false);
-	took = rm->sys->now_ns(rm->sys->ctx) - began;
+	ended = rm->sys->now_ns(rm->sys->ctx);
+	took = ended - began;
+	if (rm->alive)
+		__atomic_store_n(rm->alive, ended, __ATOMIC_RELEASE);
 	if (took > rm->longest_ns) {
 		rm->longest_ns = took;
 		rm->longest = what;

@@ -158,7 +158,6 @@ static int stop_or_go_once(struct lever_nvidia *l, struct nv_gpu *g, struct nv_c
 	if (!err && b.count)
 		err = stop ? nv_try_suspend(&g->rm, &l->journal, &b, leave)
 			   : nv_resume(&g->rm, &l->journal, &b);
-	nv_beat(l);
 	if (err && stop && !alone && b.count) {
 		status = g->rm.rm->status;
 		/* If that is refused, too, the watch does it. */
@@ -256,7 +255,6 @@ void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 	if (!err && b.count)
 		err = nv_suspend(&g->rm, &l->journal, &b, false);
 	nv_batch_free(&b);
-	nv_beat(l);
 	if (err)
 		refused(l, g, c, RTXG_SLICE_SUSPEND, err);
 }
@@ -274,8 +272,6 @@ static int slice_context(struct lever_nvidia *l, struct nv_gpu *g, struct nv_con
 	int err = nv_set_slice(&g->rm, &l->journal, c->process, g->rm.device_instance,
 			       (uint32_t)(ns / 1000));
 
-	/* Each may wait for the driver's lock for long: who comes to an end does not hang. */
-	nv_beat(l);
 	if (err) {
 		refused(l, g, c, RTXG_SLICE_SET, err);
 		return err;

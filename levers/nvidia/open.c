@@ -55,6 +55,7 @@ void lever_nvidia_close(struct lever_nvidia *l)
 	nv_assigned_free(&l->assigned);
 	nv_releases_close(l->options.releases, l->releases);
 	nv_registry_free(&l->registry);
+	l->rm.alive = NULL;
 	nv_journal_close(&l->journal);
 	if (l->kmsg >= 0)
 		close(l->kmsg);
@@ -245,6 +246,8 @@ int lever_nvidia_open(const struct lever_nvidia_options *options,
 		why = "cannot make the journal";
 		err = nv_journal_create(&l->journal);
 	}
+	if (!err) /* each call may wait for the driver's lock: who comes to an end does not hang */
+		l->rm.alive = &l->journal.page->heartbeat_ns;
 	if (!err)
 		err = open_gpus(l, &why);
 	if (!err)

@@ -88,6 +88,7 @@ struct nv_gpu {
 	struct rtxg_slice_view before[LEVER_NVIDIA_VGPUS];
 	struct nv_context context[LEVER_NVIDIA_CONTEXTS];
 	uint32_t high;
+	uint32_t check_from; /* whose slice is looked at first in the next watch */
 	struct {
 		uint32_t cid, context;
 	} cid[NV_CID_TABLE];

@@ -23,6 +23,7 @@
 #define CALIBRATE_NS 10000000000ull
 #define YOUNG_NS     10000000000ull /* a context is still being built, or may be */
 #define CHECK_NS     2000000000ull  /* between looks at the slice of an old context */
+#define CHECKS_NS    20000000ull    /* no look at a slice begins so long after the first */
 #define CALM_NS	     1000000000ull  /* between watches while nothing is stopped */
 #define IDLE_NS	     5000000000ull  /* while there is no context */
 
@@ -141,17 +142,26 @@ void nv_read_kmsg(struct lever_nvidia *l)
 /*
  * CUDA sets a slice of its own while it builds a context, and a program may do so later: what was
  * decided is set again. A context that is young is looked at each time, an old one now and then.
+ * Each look is a call. Where calls wait long for the driver's lock, the rest have theirs next time.
  */
 static void check_slices(struct lever_nvidia *l, struct nv_gpu *g, uint64_t now)
 {
-	for (uint32_t i = 0; i < g->high && !g->lost; i++) {
-		struct nv_context *c = &g->context[i];
-		uint32_t us, wanted;
+	uint64_t began = nv_now(l);
+	uint32_t from = g->check_from;
 
-		if (!c->process)
-			continue;
-		nv_let_strays_go(l, g, c);
-		if (!c->slice_ns || c->stopped || c->refusal[NV_ACTION(RTXG_SLICE_SET)].times ||
+	for (uint32_t i = 0; i < g->high && !g->lost; i++)
+		if (g->context[i].process)
+			nv_let_strays_go(l, g, &g->context[i]);
+	for (uint32_t n = 0; n < g->high && !g->lost; n++) {
+		uint32_t i = (from + n) % g->high, us, wanted;
+		struct nv_context *c = &g->context[i];
+
+		if (nv_now(l) > began + CHECKS_NS) {
+			g->check_from = i;
+			return;
+		}
+		if (!c->process || !c->slice_ns || c->stopped ||
+		    c->refusal[NV_ACTION(RTXG_SLICE_SET)].times ||
 		    (now > c->known + YOUNG_NS && now < c->checked + CHECK_NS))
 			continue;
 		c->checked = now;

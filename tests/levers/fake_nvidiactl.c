@@ -442,8 +442,6 @@ static uint32_t control(int fd, struct nvos54 *c)
 	void *p = (void *)(uintptr_t)c->params;
 	uint32_t status = to_fail(c->cmd, c, 0);
 
-	fake_look_at_beat();
-	fake->now += fake->delay_ns;
 	if (status)
 		return status;
 	if (c->params_size == NV_NEEDS_SIZE)
@@ -580,6 +578,8 @@ static uint32_t control(int fd, struct nvos54 *c)
 static int fake_ioctl(void *ctx, int fd, uint32_t request, void *arg)
 {
 	fake->calls++;
+	fake->now += fake->delay_ns;
+	fake_look_at_beat();
 	if (request == RM_IOC(NV_ESC_RM_ALLOC, struct nvos64)) {
 		struct nvos64 *a = arg;
 

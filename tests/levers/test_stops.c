@@ -131,6 +131,35 @@ static void slow_calls_are_no_hang(void **state)
 	down(l);
 }
 
+/* A watch looks at the slices of all that are young: one look each that waits for the lock. */
+static void a_watch_is_no_hang(void **state)
+{
+	struct nv_context *contexts[PROCESSES];
+	struct lever_nvidia *l = processes(contexts);
+	uint64_t began, longest = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < PROCESSES; i++) {
+		contexts[i]->slice_ns = MS;
+		nv_slice_again(l, &l->gpu[0], contexts[i]);
+		contexts[i]->checked = 0;
+	}
+	fake->longest_beat = 0;
+	fake->delay_ns = 150 * MS;
+	for (uint32_t i = 0; i < 2 * PROCESSES; i++) {
+		began = fake->now;
+		nv_watch(l);
+		longest = fake->now - began > longest ? fake->now - began : longest;
+	}
+	fake->delay_ns = 0;
+	/* All had their turn, and none kept the lever from what else there was to do. */
+	for (uint32_t i = 0; i < PROCESSES; i++)
+		assert_true(contexts[i]->checked > 0);
+	assert_in_range(longest, 150 * MS, 300 * MS);
+	assert_true(fake->longest_beat < 1000 * MS);
+	down(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +167,7 @@ int main(void)
 		cmocka_unit_test_setup(what_a_call_that_failed_has_stopped_is_let_go, before),
 		cmocka_unit_test_setup(what_is_stopped_again_after_a_hang_is_let_go, before),
 		cmocka_unit_test_setup(slow_calls_are_no_hang, before),
+		cmocka_unit_test_setup(a_watch_is_no_hang, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
