@@ -504,7 +504,7 @@ bool slice_is_slow(const struct rtxg_slice *s);
 /* By how much turns are longer then. */
 uint64_t slice_turns_longer(const struct rtxg_slice *s);
 /* By how much a tenant may be ahead of its share because the host came late to stop it. */
-uint64_t slice_turns_late(const struct rtxg_slice *s);
+uint64_t slice_turns_late(const struct rtxg_slice *s, const struct slice_tenant *tenant);
 /* Is the host so slow, and has this tenant the share of so many that it stays enabled? */
 bool slice_stays(const struct rtxg_slice *s, uint32_t tenant);
 

@@ -182,7 +182,7 @@ static void forgive(const struct rtxg_slice *s, struct slice_tenant *tenant, uin
 		slice_scaled(1000 * MS, s->params.tolerance_ppm) * SLICE_ROUGH + s->params.lag_ns;
 
 	most = most > tenant->params.quantum_ns ? most : tenant->params.quantum_ns;
-	most += slice_turns_late(s);
+	most += slice_turns_late(s, tenant);
 	if (tenant->vtime > average &&
 	    slice_scaled(tenant->vtime - average, tenant->share_ppm) > most)
 		tenant->vtime = average + slice_unscaled(most, tenant->share_ppm);

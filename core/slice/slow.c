@@ -16,13 +16,14 @@
  */
 #include "internal.h"
 
-#define LATE_MIN  (20 * MS)  /* what the host comes late by in any case */
-#define SLOW_FROM (200 * MS) /* so late of late, and the host counts as slow */
-#define SLOW_MOST (800 * MS)
-#define PASSES	  4u	     /* what was late is forgotten in so many times as long */
-#define TURNS	  4u	     /* turns are longer by such a part of it */
-#define AHEAD	  (250 * MS) /* a tenant may be of its share, for what stops it is late */
-#define MANY	  2u	     /* a tenant with the share of so many contexts for each of its own */
+#define LATE_MIN    (20 * MS)  /* what the host comes late by in any case */
+#define SLOW_FROM   (200 * MS) /* so late of late, and the host counts as slow */
+#define SLOW_MOST   (800 * MS)
+#define PASSES	    4u	       /* what was late is forgotten in so many times as long */
+#define TURNS	    4u	       /* turns are longer by such a part of it */
+#define AHEAD	    (250 * MS) /* a tenant may be of its share, for what stops it is late; */
+#define STAYS_AHEAD (60 * MS)  /* and one that stays, which has enough beside the others */
+#define MANY	    2u	       /* a tenant with the share of so many contexts for each of its own */
 
 void slice_came(struct rtxg_slice *s)
 {
@@ -64,7 +65,9 @@ bool slice_stays(const struct rtxg_slice *s, uint32_t id)
 	return own && slice_scaled(all, tenant->share_ppm) >= (uint64_t)MANY * own;
 }
 
-uint64_t slice_turns_late(const struct rtxg_slice *s)
+uint64_t slice_turns_late(const struct rtxg_slice *s, const struct slice_tenant *tenant)
 {
-	return slice_is_slow(s) ? AHEAD : 0;
+	if (!slice_is_slow(s))
+		return 0;
+	return slice_stays(s, (uint32_t)(tenant - s->tenants)) ? STAYS_AHEAD : AHEAD;
 }
