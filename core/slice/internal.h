@@ -239,20 +239,23 @@ struct rtxg_slice {
 	bool changed;			    /* who is there, or what can be done with whom */
 	struct rtxg_slice_params params;
 	uint64_t now;
-	uint64_t timer, armed;	/* when plan() wants to look again; what was commanded */
-	uint64_t due;		/* the host was to come then, as was commanded last */
-	uint64_t log_at;	/* when it wants the log to have been read */
-	bool armed_log;		/* and whether that was commanded with it */
-	uint64_t late;		/* so late the host has come of late to stop all for a release */
-	uint64_t slow, slow_at; /* how much it has come late in all, of late; as of then */
-	bool is_slow;		/* and whether that is too much for turns */
-	bool log_pending;	/* the log told something that calls for a plan */
-	bool look_pending;	/* a look did, and more looks follow */
-	uint64_t told;		/* time of the last switch that it told of */
-	uint64_t read;		/* up to when the log has been read */
-	uint64_t told_until;	/* up to when charges go that the log has not told of yet */
-	uint64_t planned;	/* when plan() last looked */
-	uint64_t past;		/* since plan() looked before that */
+	uint64_t timer, armed; /* when plan() wants to look again; what was commanded */
+	uint64_t due;	       /* the host was to come then, as was commanded last */
+	uint64_t log_at;       /* when it wants the log to have been read */
+	bool armed_log;	       /* and whether that was commanded with it */
+	uint64_t late;	       /* so late the host has come of late to stop all for a release */
+	bool log_pending;      /* the log told something that calls for a plan */
+	bool look_pending;     /* a look did, and more looks follow */
+	uint64_t told;	       /* time of the last switch that it told of */
+	uint64_t read;	       /* up to when the log has been read */
+	uint64_t told_until;   /* up to when charges go that the log has not told of yet */
+	uint64_t planned;      /* when plan() last looked */
+	uint64_t past;	       /* since plan() looked before that */
+
+	/* slow.c: by how much it has come late in all, of late; as of then; is that too much? */
+	uint64_t slow, slow_at;
+	bool is_slow;
+
 	bool turns;
 	uint32_t turn; /* context whose turn it is */
 	uint64_t turn_start;

@@ -23,7 +23,7 @@
 #define TURNS	    4u	       /* turns are longer by such a part of it */
 #define AHEAD	    (250 * MS) /* a tenant may be of its share, for what stops it is late; */
 #define STAYS_AHEAD (60 * MS)  /* and one that stays, which has enough beside the others */
-#define MANY	    2u	       /* a tenant with the share of so many contexts for each of its own */
+#define MANY	    2u	       /* a share of so many contexts for each of its own */
 
 void slice_came(struct rtxg_slice *s)
 {
