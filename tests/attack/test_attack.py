@@ -35,6 +35,7 @@ def lingering() -> socket.socket:
     listener.bind(("127.0.0.1", 0))
     listener.listen(1)
     sender = socket.socket()
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     sender.connect(listener.getsockname())
     sender.setblocking(False)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
@@ -82,11 +83,10 @@ def test_who_floods_the_daemon_with_such_descriptors_is_not_served(stage: Stage)
 
     def main(go: Callable[[], None]) -> None:
         many_files()
-        sender = lingering()
         for _ in range(40):
-            with contextlib.suppress(OSError):
+            # A socket for each message: the first that is taken holds, and no other ends that.
+            with lingering() as sender, contextlib.suppress(OSError):
                 Connection(path).send(b'{"op": "hello"}', (sender.fileno(),) * 200)
-        sender.close()
         go()
         signal.pause()
 
