@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import ceil, floor
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .exact import grid, utilization, whole
+from .exact import grid, sum_of, utilization, whole
 
 Number = Fraction | int
 Whole = NDArray[np.int64]
@@ -28,6 +28,9 @@ MOST_WORK = 30_000_000
 
 #: What a step of a response costs, whatever the number of tasks: as much as so many of them.
 EACH_STEP = 500
+
+#: What a step in Python's whole numbers costs, in the same measure.
+PYTHON_STEP = 8
 
 #: Numbers that a step of a test works on at once: few enough to stay in a cache.
 _AT_ONCE = 1 << 14
@@ -381,25 +384,43 @@ def ffdbf(
                 points.update((job * ti + di, job * ti + di - window))
         slope = m - (m - 1) * speed
         chosen = [at for at in points if at <= horizon]
-        near, sigma = _doubles(chosen)[:, None], float(speed)
-        # A point at the very end of a job's window must not fall to the wrong side of it.
-        jobs = np.floor(near / t * (1 + 1e-15) + 1e-12)
-        rest = near - jobs * t
-        demand = jobs * c + np.where(
-            rest >= (d - c / sigma) - 1e-9 * t, np.maximum(0.0, c - np.maximum(0.0, d - rest) * sigma), 0.0
-        )
-        missing = demand.sum(axis=1) - float(slope) * near[:, 0]
-        tolerance = _UNCLEAR * m * np.maximum(near[:, 0], float(max(periods)))
-        if np.any(missing > tolerance):
-            continue
-        unclear = [chosen[i] for i in np.nonzero(missing > -tolerance)[0]]
-        if all(
+        unclear = _ffdbf_unclear(chosen, (c, t, d), float(speed), float(slope), _UNCLEAR * m)
+        if unclear is not None and all(
             sum((ffdbf_demand(ci, ti, di, at, speed) for ci, ti, di in tasks), Fraction(0))
             <= slope * at
             for at in unclear
         ):
             return True
     return False
+
+
+def _ffdbf_unclear(
+    points: list[Fraction],
+    tasks: tuple[NDArray[np.float64], ...],
+    speed: float,
+    slope: float,
+    tolerance: float,
+) -> list[Fraction] | None:
+    """The points where doubles do not tell whether FF-DBF is above slope times t; None if it is,
+    clearly, at one of them."""
+    c, t, d = tasks
+    begin = (d - c / speed) - 1e-9 * t
+    unclear: list[Fraction] = []
+    each = max(1, _AT_ONCE // len(c))
+    for first in range(0, len(points), each):
+        some = points[first : first + each]
+        near = _doubles(some)[:, None]
+        # A point at the very end of a job's window must not fall to the wrong side of it.
+        jobs = np.floor(near / t * (1 + 1e-15) + 1e-12)
+        rest = near - jobs * t
+        last = np.maximum(0.0, c - np.maximum(0.0, d - rest) * speed)
+        demand = (jobs * c + np.where(rest >= begin, last, 0.0)).sum(axis=1)
+        missing = demand - slope * near[:, 0]
+        near_enough = tolerance * np.maximum(near[:, 0], t.max())
+        if np.any(missing > near_enough):
+            return None
+        unclear += [some[i] for i in np.nonzero(missing > -near_enough)[0]]
+    return unclear
 
 
 #: From the quickest to the slowest: the order in which they are asked.
@@ -419,43 +440,78 @@ GLOBAL_EDF_TESTS: dict[str, Callable[..., bool]] = {
 
 
 def qpa(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number]) -> bool:
-    """Quick Processor-demand Analysis (Zhang and Burns, 2009): exact for EDF on one processor."""
-    tasks = list(zip(costs, periods, deadlines, strict=True))
-    if not tasks:
-        return True
+    """Quick Processor-demand Analysis (Zhang and Burns, 2009): exact for EDF on one processor.
+
+    Where the processor is nearly or never idle, the search may be as long as the hyperperiod.
+    Beyond ``MOST_WORK`` the answer is "not shown".
+    """
     usage = utilization(costs, periods)
     if usage > 1:
         return False
-    busy = Fraction(sum(costs))  # the synchronous busy period ends the search
-    while True:
-        longer = sum((ceil(busy / t) * Fraction(c) for c, t, _ in tasks), Fraction(0))
+    if all(d >= t for t, d in zip(periods, deadlines, strict=True)):
+        return True
+    n = len(costs)
+    numbers, _ = whole([*costs, *periods, *deadlines])
+    tasks = list(zip(numbers[:n], numbers[n : 2 * n], numbers[2 * n :], strict=True))
+    longest = None
+    if usage < 1:
+        short = [Fraction((t - d) * c, t) for c, t, d in tasks]
+        longest = max([sum_of(short) / (1 - usage)] + [Fraction(d - t) for _, t, d in tasks])
+    work_left = MOST_WORK
+    busy = sum(c for c, _, _ in tasks)  # the synchronous busy period ends the search
+    while longest is None or busy < longest:
+        longer = -sum(-busy // t * c for c, t, _ in tasks)
+        work_left -= PYTHON_STEP * n
         if longer == busy:
             break
+        if work_left < 0:
+            return False
         busy = longer
-    if usage < 1:
-        slackness = sum(((t - d) * Fraction(c) / t for c, t, d in tasks), Fraction(0)) / (1 - usage)
-        busy = min(busy, max([slackness] + [Fraction(d - t) for _, t, d in tasks]))
+    else:
+        busy = floor(longest)
 
-    def demand(t: Fraction) -> Fraction:
-        return sum((max(0, floor((t - d) / p) + 1) * Fraction(c) for c, p, d in tasks), Fraction(0))
+    def latest_deadline_before(end: int) -> int | None:
+        return max(((end - 1 - d) // t * t + d for _, t, d in tasks if d < end), default=None)
 
-    def latest_deadline_before(t: Fraction) -> Fraction | None:
-        found = [(ceil((t - d) / p) - 1) * Fraction(p) + d for _, p, d in tasks if d < t]
-        return max(found, default=None)
-
-    least = min(deadlines)
-    t = max((floor((busy - d) / p) * Fraction(p) + d for _, p, d in tasks if d <= busy), default=None)
-    while t is not None:
-        needed = demand(t)
-        if needed > t:
+    least = min(d for _, _, d in tasks)
+    at = latest_deadline_before(busy + 1)
+    while at is not None:
+        needed = sum(((at - d) // t + 1) * c for c, t, d in tasks if d <= at)
+        work_left -= PYTHON_STEP * n
+        if needed > at or work_left < 0:
             return False
         if needed <= least:
             return True
-        t = needed if needed < t else latest_deadline_before(t)
+        at = needed if needed < at else latest_deadline_before(at)
     return True
 
 
 # Fixed priorities --------------------------------------------------------------------------------
+
+
+def _columns(*columns: Sequence[Number]) -> tuple[list[list[int]], int]:
+    """Columns of the same length in whole numbers of 1/scale, and the scale: exact, and Python adds
+    and divides them ten times as fast."""
+    n = len(columns[0])
+    numbers, scale = whole([value for column in columns for value in column])
+    return [numbers[i * n : (i + 1) * n] for i in range(len(columns))], scale
+
+
+def _response(own: int, deadline: int, others: list[tuple[int, int, int]]) -> int | None:
+    """The least R = own + sum of ceil((R + late) / period) cost over ``others``, which are (late,
+    period, cost); None if it is above the deadline."""
+    response = own
+    while response <= deadline:
+        longer = own - sum(-(response + late) // period * cost for late, period, cost in others)
+        if longer <= response:
+            return response
+        response = longer
+    return None
+
+
+def _bounds(found: list[int], scale: int, n: int) -> list[Fraction | None]:
+    """What was found for the first tasks of n, and None for all others."""
+    return [Fraction(response, scale) for response in found] + [None] * (n - len(found))
 
 
 def fixed_priority_response_times(
@@ -479,22 +535,15 @@ def fixed_priority_response_times(
     if m > 1:
         inflated = [c + b for c, b in zip(costs, blocking, strict=True)]
         return _global_fixed_priority(inflated, periods, deadlines, jitter, m)
-    # Whole numbers on a common scale, which Python adds and divides ten times as fast.
-    numbers, scale = whole([*costs, *periods, *deadlines, *jitter, *blocking])
-    c, t, d, late, wait = (numbers[i * n : (i + 1) * n] for i in range(5))
-    bounds: list[Fraction | None] = []
+    (c, t, d, late, wait), scale = _columns(costs, periods, deadlines, jitter, blocking)
+    found: list[int] = []
     for k in range(n):
-        if None in bounds:
-            bounds.append(None)
-            continue
-        response = own = c[k] + wait[k]
-        while response <= d[k]:
-            nxt = own - sum(-(response + late[i]) // t[i] * c[i] for i in range(k))
-            if nxt <= response:
-                break
-            response = nxt
-        bounds.append(Fraction(response, scale) if response <= d[k] else None)
-    return bounds
+        others = list(zip(late[:k], t[:k], c[:k], strict=True))
+        response = _response(c[k] + wait[k], d[k], others)
+        if response is None:
+            break
+        found.append(response)
+    return _bounds(found, scale, n)
 
 
 def _global_fixed_priority(
@@ -557,29 +606,25 @@ def suspension_aware_response_times(
     GPU-using tasks; on the same CPU its epsilons are already in the line above.  Answers None from
     the first task on that may miss its deadline.
     """
-    bounds: list[Fraction | None] = []
-    for k in range(len(costs)):
-        if None in bounds:
-            bounds.append(None)
-            continue
-        own = Fraction(costs[k]) + gpu_times[k] + epsilon + 3 * epsilon * gpu_calls[k]
-        response = own
-        while response <= deadlines[k]:
-            nxt = own
-            for h in range(k):
-                same_cpu = cpus[h] == cpus[k]
-                update = 2 * epsilon * gpu_calls[h]
-                if same_cpu:
-                    late = bounds[h] - costs[h] if gpu_calls[h] else 0
-                    nxt += ceil((response + late) / Fraction(periods[h])) * (costs[h] + update)
-                if gpu_calls[h] and gpu_calls[k]:
-                    late = bounds[h] - gpu_times[h]
-                    nxt += ceil((response + late) / Fraction(periods[h])) * (gpu_times[h] + (0 if same_cpu else update))
-            if nxt <= response:
-                break
-            response = nxt
-        bounds.append(response if response <= deadlines[k] else None)
-    return bounds
+    n = len(costs)
+    columns, scale = _columns(costs, gpu_times, periods, deadlines, [epsilon] * n)
+    c, gpu, t, d, eps = columns
+    found: list[int] = []
+    for k in range(n):
+        others = []
+        for h in range(k):
+            same_cpu = cpus[h] == cpus[k]
+            update = 2 * eps[h] * gpu_calls[h]
+            if same_cpu:
+                others.append((found[h] - c[h] if gpu_calls[h] else 0, t[h], c[h] + update))
+            if gpu_calls[h] and gpu_calls[k]:
+                others.append((found[h] - gpu[h], t[h], gpu[h] + (0 if same_cpu else update)))
+        own = c[k] + gpu[k] + eps[k] + 3 * eps[k] * gpu_calls[k]
+        response = _response(own, d[k], others)
+        if response is None:
+            break
+        found.append(response)
+    return _bounds(found, scale, n)
 
 
 def suspending_response_times(
@@ -597,20 +642,16 @@ def suspending_response_times(
     a task suspends: Chen and others, "Many suspensions, many problems" (2019), section 4.3.  None for a
     task that may miss its deadline, and for all less urgent ones.
     """
-    bounds: list[Fraction | None] = []
+    (c, delay, t, d), scale = _columns(costs, delays, periods, deadlines)
+    found: list[int] = []
     for k in range(len(costs)):
-        if None in bounds:
-            bounds.append(None)
-            continue
-        response = own = Fraction(costs[k]) + delays[k]
-        while response <= deadlines[k]:
-            nxt = own
-            for h in range(k):
-                if cpus[h] == cpus[k]:
-                    late = bounds[h] - costs[h] if suspends[h] else 0
-                    nxt += ceil((response + late) / Fraction(periods[h])) * Fraction(costs[h])
-            if nxt <= response:
-                break
-            response = nxt
-        bounds.append(response if response <= deadlines[k] else None)
-    return bounds
+        others = [
+            (found[h] - c[h] if suspends[h] else 0, t[h], c[h])
+            for h in range(k)
+            if cpus[h] == cpus[k]
+        ]
+        response = _response(c[k] + delay[k], d[k], others)
+        if response is None:
+            break
+        found.append(response)
+    return _bounds(found, scale, len(costs))

@@ -66,6 +66,14 @@ def test_qpa_reference():
     assert not hard.qpa([5, 6], [10, 10], [10, 10])
 
 
+def test_qpa_gives_up_on_a_busy_period_without_end():
+    """A processor that is never idle, and periods whose hyperperiod is above 10^17."""
+    periods = [999983, 999979, 999961]
+    costs = [Fraction(t, 3) for t in periods]
+    assert hard.qpa(costs, periods, periods)
+    assert not hard.qpa(costs, periods, [t - 1 for t in periods])
+
+
 @given(constrained)
 def test_qpa_is_exact(tasks):
     assert hard.qpa(*split(tasks)) == (not misses_synchronously(tasks, 1) and sum(Fraction(c, t) for c, t, _ in tasks) <= 1)
