@@ -14,6 +14,10 @@ the same way: their ratio says how far the machine can be trusted.  Aim: at most
 Two programs launch empty kernels and wait for each, under the layer, in one vGPU and in two.  They
 have the device in turn, so a launch takes each half of the time that both need together.  What it
 takes more than native and alone, in the turn beside it, is the cost of sharing.  Aim: at most 5 us.
+Two native programs beside each other say what the implementation and the device take for it.
+
+Processes are left alone for SETTLE_S before they are measured: threads of an implementation that
+look for the end of a program's first commands may use a processor for a while.
 
 With --before, only empty kernels that are waited for are measured: natively, with an older build
 and with this one, in turn, each build with a daemon of its own; alone, and two programs beside each
@@ -33,6 +37,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import permutations
@@ -56,7 +61,16 @@ TRUST = ("empty kernels, each waited for, native twice", 0, 1, 128)
 AIM = 1.02
 #: microseconds; launches in a turn of two programs: each has the device many times
 AIM_SHARED_US, SHARED_LAUNCHES = 5.0, 1024
+#: seconds from the start of processes to their first turn that counts
+SETTLE_S = 1.0
+TWO = "empty kernels, two programs"
 SHARED = (("one vGPU", ("one", "one")), ("two vGPUs", ("one", "other")))
+
+#: what `rtxg run` has the loader take
+LAYER = "librtxg-opencl.so"
+
+#: what was measured on, as programs say
+devices: set[str] = set()
 
 #: a command, its environment, and what starts each of several processes
 Words = list[str]
@@ -66,6 +80,8 @@ Kind = tuple[Words, dict[str, str]] | tuple[Words, dict[str, str], list[Words]]
 def report(file: str, entries: list[dict[str, object]]) -> None:
     """Print the results and write them where bench/run collects them."""
     for e in entries:
+        if devices:
+            e["device"] = ", ".join(sorted(devices))
         print(
             f"{e['name']:<36} rtxg {e['rtxg']:9.2f} {e['unit']}, "
             f"{e['alternative_name']} {e['alternative']:9.2f} {e['unit']}: "
@@ -114,7 +130,19 @@ class Turns:
             text=True,
             preexec_fn=first_in_line,
         )
-        self.line("ready")
+        self.on = self.line("ready").removeprefix("ready ")
+        if command[0].endswith("/rtxg") or "OPENCL_LAYERS" in environment:
+            self.check_layers(environment.get("OPENCL_LAYERS", LAYER).split(":"))
+
+    def check_layers(self, expected: list[str]) -> None:
+        """They are in the process: not every loader of OpenCL knows layers."""
+        there = Path(f"/proc/{self.process.pid}/maps").read_text(encoding="utf-8")
+        for name in (Path(layer).name for layer in expected):
+            if name not in there:
+                raise DemoError(
+                    f"{name} is not in the program: the machine's libOpenCL.so.1 takes no layers; "
+                    "ocl-icd 2.3 or the Khronos loader is needed"
+                )
 
     def line(self, expected: str = "") -> str:
         """What it says next."""
@@ -149,6 +177,7 @@ class Beside:
 
     def __init__(self, command: Words, environment: dict[str, str], starters: list[Words]) -> None:
         self.all = [Turns([*starter, *command], environment) for starter in starters]
+        self.on = self.all[0].on
 
     def turn(self) -> tuple[float, float]:
         """As a process alone."""
@@ -180,6 +209,10 @@ def alternate(kinds: list[Kind], pairs: int, rounds: int) -> np.ndarray:
     times = np.empty((pairs, len(kinds), rounds, 2))
     for pair in range(pairs):
         tasks = [Turns(*kind) if len(kind) == 2 else Beside(*kind) for kind in kinds]
+        devices.update(task.on for task in tasks)
+        time.sleep(SETTLE_S)
+        for task in tasks:
+            task.turn()
         for index in range(rounds):
             for kind in orders[(pair + index) % len(orders)]:
                 times[pair, kind, index] = tasks[kind].turn()
@@ -255,14 +288,15 @@ def against_before(before: Path, pairs: int, rounds: int) -> list[dict[str, obje
     command.append(str(launches))
     plain = ("RTXG_", "OPENCL_LAYERS", "POCL_")
     kinds = [(command, {k: v for k, v in os.environ.items() if not k.startswith(plain)} | POCL)]
-    two: list[Kind] = [([*command[:-1], str(SHARED_LAUNCHES)], kinds[0][1])]
+    shared = [*command[:-1], str(SHARED_LAUNCHES)]
+    two: list[Kind] = [(shared, kinds[0][1]), (shared, kinds[0][1], [[], []])]
     with ExitStack() as stack:
         for build in (before.resolve(), build_dir()):
             os.environ["RTXG_BUILD"] = str(build)
             host = stack.enter_context(Host("cbs"))
             run = [host.rtxg, "run", "--fail", "closed", "--", *command]
             kinds.append((run, host.environment))
-            two += beside(host, two[0][0])
+            two += beside(host, shared)
         times = alternate(kinds, pairs, rounds)
         times_two = alternate(two, pairs, rounds)
     entries = [
@@ -270,12 +304,14 @@ def against_before(before: Path, pairs: int, rounds: int) -> list[dict[str, obje
         compared(name, times[:, [0, 2]], AIM),
         compared(f"{name}, by the change", times[:, [1, 2]], 0, "before"),
     ]
+    entries.append(cost(f"{TWO}, native", times_two[:, [0, 1]], aim=0))
     for i, (where, _) in enumerate(SHARED):
-        name = f"empty kernels, two programs, {where}"
+        name = f"{TWO}, {where}"
         entries += [
-            cost(f"{name}, before", times_two[:, [0, 1 + i]]),
-            cost(name, times_two[:, [0, 3 + i]]),
-            cost(f"{name}, by the change", times_two[:, [1 + i, 3 + i]], "before", 0),
+            cost(f"{name}, before", times_two[:, [0, 2 + i]]),
+            cost(name, times_two[:, [0, 4 + i]]),
+            cost(f"{name}, beside native", times_two[:, [1, 4 + i]], "two native", 0),
+            cost(f"{name}, by the change", times_two[:, [2 + i, 4 + i]], "before", 0),
         ]
     return entries
 
@@ -305,10 +341,18 @@ def against_native(pairs: int, rounds: int) -> list[dict[str, object]]:
                 )
             )
         command = [str(task), "turns", "0", "1", str(SHARED_LAUNCHES)]
-        kinds: list[Kind] = [(command, native_environment), *beside(host, command)]
+        kinds: list[Kind] = [
+            (command, native_environment),
+            (command, native_environment, [[], []]),
+            *beside(host, command),
+        ]
         times = alternate(kinds, pairs, rounds)
+        entries.append(cost(f"{TWO}, native", times[:, [0, 1]], aim=0))
         for i, (where, _) in enumerate(SHARED):
-            entries.append(cost(f"empty kernels, two programs, {where}", times[:, [0, 1 + i]]))
+            entries.append(cost(f"{TWO}, {where}", times[:, [0, 2 + i]]))
+            entries.append(
+                cost(f"{TWO}, {where}, beside native", times[:, [1, 2 + i]], "two native", 0)
+            )
     return entries
 
 

@@ -7,10 +7,11 @@
  *     launches kernels of so many iterations, BATCH at a time, then clFinish; prints for each chunk
  *     of 512 launches the microseconds a launch took
  * opencl_task turns ITERATIONS BATCH LAUNCHES
- *     says "ready"; for each line on stdin it launches an eighth of LAUNCHES to warm up, then
- *     LAUNCHES as above, and prints how long a launch of these took: microseconds, and microseconds
- *     of CPU time of all its threads. Ends with stdin. What it holds in memory begins at an address
- *     drawn by lot, because the time of a launch depends on where things lie by as much as 2 %
+ *     says "ready" and on which platform and device; for each line on stdin it launches an eighth
+ *     of LAUNCHES to warm up, then LAUNCHES as above, and prints how long a launch of these took:
+ *     microseconds, and microseconds of CPU time of all its threads. Ends with stdin. What it holds
+ *     in memory begins at an address drawn by lot, because the time of a launch depends on where
+ *     things lie by as much as 2 %
  * opencl_task jobs ITERATIONS JOBS BYTES [LOCK]
  *     waits for a line on stdin, then runs JOBS jobs: copy BYTES in, kernel, copy BYTES out, one
  *     after the other; prints the seconds of all. With LOCK, each job holds that file's lock
@@ -84,6 +85,7 @@ static const char source[] =
 int main(int argc, char **argv)
 {
 	const char *text = source;
+	char on[2][128] = { "", "" };
 	size_t global = 64, local = 64, bytes = 4096;
 	cl_platform_id platform;
 	cl_device_id device;
@@ -109,6 +111,10 @@ int main(int argc, char **argv)
 		bytes = strtoul(argv[4], NULL, 10) + 4096;
 	check(clGetPlatformIDs(1, &platform, NULL), "clGetPlatformIDs");
 	check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL), "clGetDeviceIDs");
+	check(clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(on[0]), on[0], NULL),
+	      "clGetPlatformInfo");
+	check(clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof(on[1]), on[1], NULL),
+	      "clGetDeviceInfo");
 	context = clCreateContext(NULL, 1, &device, NULL, NULL, &err);
 	check(err, "clCreateContext");
 	queue = clCreateCommandQueue(context, device, 0, &err);
@@ -138,7 +144,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "turns")) {
 		int batch = atoi(argv[3]), launches = atoi(argv[4]);
 
-		puts("ready");
+		printf("ready %s: %s\n", on[0], on[1]);
 		fflush(stdout);
 		for (int c = getchar(); c != EOF; c = getchar()) {
 			double begin, cpu;
