@@ -173,6 +173,8 @@ static void put_lever(struct metrics *m)
 	report_put(o, "resume_ns", s.resume_ns);
 	report_put(o, "slices", s.slices);
 	report_put(o, "slice_ns", s.slice_ns);
+	report_put(o, "calls", s.calls);
+	report_put(o, "calls_ns", s.calls_ns);
 	report_put(o, "failures", s.failures);
 	report_put(o, "final", s.final);
 	report_put(o, "log_lost", s.log_lost);

@@ -117,6 +117,7 @@ static int call(struct nv_rm *rm, int fd, uint32_t request, void *arg, uint32_t 
 	took = ended - began;
 	if (rm->alive)
 		__atomic_store_n(rm->alive, ended, __ATOMIC_RELEASE);
+	rm->calls_ns += took;
 	if (took > rm->longest_ns) {
 		rm->longest_ns = took;
 		rm->longest = what;

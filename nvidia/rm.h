@@ -45,9 +45,10 @@ struct nv_rm {
 	uint32_t next_handle; /* handles that we choose ourselves */
 	/* what the driver answered last, OK where the kernel did; and to which command or class */
 	uint32_t status, command;
-	uint32_t release; /* of the driver: 580 of "580.159.04"; 0: it does not say */
-	uint64_t calls;	  /* of the driver, so far */
-	uint64_t *alive;  /* gets the time at which each of them ends, ns; NULL: is not kept */
+	uint32_t release;  /* of the driver: 580 of "580.159.04"; 0: it does not say */
+	uint64_t calls;	   /* of the driver, so far, */
+	uint64_t calls_ns; /* and how long they took, ns */
+	uint64_t *alive;   /* gets the time at which each of them ends, ns; NULL: is not kept */
 	/* the longest of all calls, ns, and what it asked for: a control's command, or an escape */
 	uint64_t longest_ns;
 	uint32_t longest;

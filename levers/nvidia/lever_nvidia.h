@@ -241,7 +241,8 @@ struct lever_nvidia_stats {
 	uint64_t dispatches;  /* times the lever was woken */
 	uint64_t arms;	      /* times its timer was set */
 	uint64_t flushes;     /* of the log */
-	uint64_t calls;	      /* of the driver */
+	uint64_t calls;	      /* of the driver, */
+	uint64_t calls_ns;    /* and how long they took, with their waits for its locks */
 	/* into queues: looks, channels read, channels that cannot be seen */
 	uint64_t looks, reads, blind;
 	uint64_t rests; /* channels began to carry work while their process was stopped */

@@ -223,6 +223,7 @@ void lever_nvidia_stats(const struct lever_nvidia *l, struct lever_nvidia_stats 
 	*stats = l->stats;
 	stats->refused_records = l->registry.refused;
 	stats->calls = l->rm.calls;
+	stats->calls_ns = l->rm.calls_ns;
 	stats->guarded = l->guarded;
 	stats->call_most_ns = l->rm.longest_ns;
 	stats->call_most = l->rm.longest;

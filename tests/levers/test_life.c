@@ -262,10 +262,13 @@ static void coming_late_is_counted(void **state)
 	assert_int_equal(rtxg_slice_wait_limit(8), 50 * MS);
 	assert_int_equal(after.late[8], before.late[8] + 1);
 	assert_in_range(after.call_most_ns, 0, 1 * MS);
+	before = after;
 	fake->delay_ns = 7 * MS;
 	turn_for(l, 50 * MS);
 	lever_nvidia_stats(l, &after);
 	assert_in_range(after.call_most_ns, 7 * MS, 8 * MS);
+	assert_true(after.calls > before.calls);
+	assert_true(after.calls_ns - before.calls_ns >= 7 * MS);
 	assert_int_not_equal(after.call_most, 0);
 	lever_nvidia_close(l);
 }
