@@ -18,6 +18,12 @@
 #include "timer.h"
 
 #define OLD_NS 20000000ull /* counters that are so old are no longer shown as they are */
+/*
+ * Reading the log up to now takes the driver's lock, which programs that start and end wait for:
+ * beside each reading that takes long there are so many times as long without, up to so much.
+ */
+#define UNREAD_TIMES 9u
+#define UNREAD_MOST  20000000ull
 
 /* The policy's time has come: it decides, as a rule with the log up to now. */
 static void due(struct lever_nvidia *l, struct nv_gpu *g, bool unread)
@@ -29,9 +35,14 @@ static void due(struct lever_nvidia *l, struct nv_gpu *g, bool unread)
 	if (!unread)
 		g->read = nv_now(l);
 	if (!unread && g->has_log) {
+		uint64_t took, pause;
+
 		l->stats.flushes++;
 		if (nv_fecs_flush(&g->fecs) == -ENODEV)
 			nv_give_up(l, g, "the device is lost");
+		took = nv_now(l) - g->read;
+		pause = took < UNREAD_MOST / UNREAD_TIMES ? took * UNREAD_TIMES : UNREAD_MOST;
+		g->read_again = g->read + took + pause;
 		nv_demand_tell(l); /* that may have taken the driver long */
 		nv_switchlog_read(l, g);
 	}
@@ -101,7 +112,11 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 	for (uint32_t k = 0; k < l->gpus; k++) {
 		struct nv_gpu *g = &l->gpu[k];
 
-		if (!g->lost && now >= g->timer)
+		if (g->lost || now < g->timer)
+			continue;
+		if (!g->unread && g->has_log && now < g->read_again)
+			g->timer = g->read_again;
+		else
 			due(l, g, g->unread);
 	}
 	if (nv_now(l) >= l->next_watch)

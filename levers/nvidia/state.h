@@ -78,7 +78,8 @@ struct nv_gpu {
 	void *mem;
 	uint64_t timer, stepped, lost_before;
 	bool unread;	      /* at the timer's time the log need not be read */
-	uint64_t read;	      /* when it was, last */
+	uint64_t read;	      /* when it was, last, */
+	uint64_t read_again;  /* and no earlier than then again */
 	uint64_t read_before; /* the same of the time when records were taken from it */
 	uint64_t compared;    /* when the GPU's clock was, because of a record */
 	bool vgpu[LEVER_NVIDIA_VGPUS];

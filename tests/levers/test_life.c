@@ -273,10 +273,36 @@ static void coming_late_is_counted(void **state)
 	lever_nvidia_close(l);
 }
 
+/* Each reading of the log takes the lock that programs which start and end wait for. */
+static void the_log_is_read_less_while_calls_are_slow(void **state)
+{
+	struct lever_nvidia_stats before, after;
+	struct lever_nvidia *l = two_tenants();
+	uint64_t quick;
+
+	(void)state;
+	turn_for(l, 100 * MS);
+	lever_nvidia_stats(l, &before);
+	turn_for(l, 400 * MS);
+	lever_nvidia_stats(l, &after);
+	quick = after.flushes - before.flushes;
+	fake->delay_ns = 2 * MS;
+	before = after;
+	turn_for(l, 400 * MS);
+	lever_nvidia_stats(l, &after);
+	print_message("the log was read %u times in 400 ms, and %u times by calls of 2 ms\n",
+		      (unsigned int)quick, (unsigned int)(after.flushes - before.flushes));
+	/* 20 ms from one reading to the next, and what else is called takes 2 ms, too. */
+	assert_in_range(after.flushes - before.flushes, 10, 21);
+	assert_true(quick > 40);
+	lever_nvidia_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(coming_late_is_counted, before),
+		cmocka_unit_test_setup(the_log_is_read_less_while_calls_are_slow, before),
 		cmocka_unit_test_setup(shares_are_right_two_seconds_after_a_kill, before),
 		cmocka_unit_test_setup(nothing_grows_over_a_long_life, before),
 	};
