@@ -469,7 +469,8 @@ void slice_plan_batch(struct rtxg_slice *s)
 
 		if (context->used)
 			context->want_stop = s->tenants[context->tenant].held &&
-					     (context->active || context->is_stopped);
+					     (context->active || context->is_stopped) &&
+					     !slice_begins(s, context);
 	}
 	set_slices(s);
 	if (!arrival)

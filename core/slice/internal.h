@@ -510,6 +510,8 @@ uint64_t slice_turns_longer(const struct rtxg_slice *s);
 uint64_t slice_turns_late(const struct rtxg_slice *s, const struct slice_tenant *tenant);
 /* Is the host so slow, and has this tenant the share of so many that it stays enabled? */
 bool slice_stays(const struct rtxg_slice *s, uint32_t tenant);
+/* Is the host so slow, and has this context had so little that no turn is to keep it waiting? */
+bool slice_begins(const struct rtxg_slice *s, const struct slice_context *context);
 
 /* urgent.c: which tenants with a latency keep their bounds now. */
 void slice_look_at_urgent(struct rtxg_slice *s);

@@ -10,7 +10,8 @@
  * it, and one with a large share would lose most of what it is owed with each such turn.
  *
  * All calls for the lock make the programs that start wait as well. So turns are longer, and slices
- * stay as they are.
+ * stay as they are. Making a context takes a little work on the engine again and again, and would
+ * wait for a round of such turns each time. So a context has its first work without a turn.
  *
  * May not: stop a context or set a slice.
  */
@@ -23,6 +24,7 @@
 #define TURNS	    4u	       /* turns are longer by such a part of it */
 #define AHEAD	    (250 * MS) /* a tenant may be of its share, for what stops it is late; */
 #define STAYS_AHEAD (60 * MS)  /* and one that stays, which has enough beside the others */
+#define FIRST_WORK  (10 * MS)  /* a context has before it takes part in turns */
 #define MANY	    2u	       /* a share of so many contexts for each of its own */
 
 void slice_came(struct rtxg_slice *s)
@@ -63,6 +65,11 @@ bool slice_stays(const struct rtxg_slice *s, uint32_t id)
 		own += s->contexts[i].tenant == id;
 	}
 	return own && slice_scaled(all, tenant->share_ppm) >= (uint64_t)MANY * own;
+}
+
+bool slice_begins(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return slice_is_slow(s) && context->worked < FIRST_WORK;
 }
 
 uint64_t slice_turns_late(const struct rtxg_slice *s, const struct slice_tenant *tenant)

@@ -141,12 +141,51 @@ static void turns_are_exact_again_afterwards(void **state)
 	}
 }
 
+/*
+ * Three programs of each vGPU have work all the time. Two more are being started: their context is
+ * made, piece by piece, for some seconds, as the driver has it while its lock is contended. Each
+ * piece is work of 0.2 ms on the engine, and none of them is to wait for a turn of all others.
+ */
+static void who_is_being_started_waits_for_no_turns(void **state)
+{
+	(void)state;
+	for (size_t k = 0; k < SLOWS; k++) {
+		struct model *m = model_open(ALL, NULL, 5);
+		uint64_t worst = 0;
+
+		for (uint32_t i = 0; i < VGPUS; i++)
+			model_tenant(m, i,
+				     (struct rtxg_slice_tenant){ .min_ppm = 1000000 / VGPUS });
+		for (uint32_t i = 0; i < OTHERS; i++)
+			model_program(m, (struct model_program){
+						 .tenant = i % VGPUS,
+						 .kernel_ns = i < 30 ? 2 * MS : MS / 5,
+						 .launches = i < 30 ? 1000000 : 1,
+						 .depth = 4,
+						 .cpu_ns = i < 30 ? 0 : 700 * MS,
+						 .start_ns = (i < 30 ? 1 : 3) * S + i * 20 * MS });
+		model_run(m, 3 * S);
+		model_slow_calls(m, slow[k]);
+		model_lookout(m);
+		model_run(m, (uint64_t)SECONDS * S);
+		assert_null(model_wrong(m));
+		for (uint32_t i = 30; i < OTHERS; i++)
+			if (model_stats(m, i)->longest_ns > worst)
+				worst = model_stats(m, i)->longest_ns;
+		print_message("calls of up to %u ms: a piece waits for %.2f s at most\n",
+			      (unsigned int)(slow[k] / MS), (double)worst / 1e9);
+		model_close(m);
+		assert_true(worst <= 100 * MS);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_large_reservation_loses_no_second),
 		cmocka_unit_test(nor_where_the_others_pause),
 		cmocka_unit_test(turns_are_exact_again_afterwards),
+		cmocka_unit_test(who_is_being_started_waits_for_no_turns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
