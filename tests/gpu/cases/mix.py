@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -120,21 +121,46 @@ class Mix:
         return {self.pid[k]: [(int(a), int(b)) for a, b, _, _ in self.rows(k)] for k in KINDS}
 
 
-def promise(product: Product) -> str:
-    """Makes the vGPUs; how the chat's bound was said."""
+def engine_ns(product: Product) -> int:
+    """For how long the chat has been on the engine."""
+    return int(product.vgpus()["chat"]["busy_ns"])
+
+
+def needed(mix: Mix, seconds: float) -> float:
+    """The part of the time in which the chat makes tokens while it has the engine for itself, in
+    percent: it has to be on the engine for so long. Its processor launches small kernels, and a
+    slower one takes longer.
+    """
+    begin, end = mix.measure(seconds, "chat")
+    mix.tell("pause", "chat")
+    rows = mix.rows("chat")
+    mine = rows[(rows[:, 1] >= begin) & (rows[:, 1] < end)]
+    return 100 * float((mine[:, 1] - mine[:, 0]).sum()) / (end - begin)
+
+
+def reserved(need: float) -> int:
+    """What a person reserves for it: a fifth more than it takes, in steps of five, and 30 % at
+    least. A bound holds within a reservation.
+    """
+    return max(SHARES["chat"], min(60, 5 * math.ceil(1.2 * need / 5)))
+
+
+def promise(product: Product, chat: int) -> str:
+    """Makes the vGPUs, with so many percent for the chat; how its bound was said."""
+    rest = (100 - chat) * SHARES["jax"] // (100 - SHARES["chat"])
     for kind in BATCH:
-        product.vgpu(kind, min=f"{SHARES[kind]}%")
-    share = f"{SHARES['chat']}%"
+        product.vgpu(kind, min=f"{rest}%")
+    share = f"{chat}%"
     return product.promise("chat", {"min": share, "latency": "5ms"}, {"min": share, "priority": 60})
 
 
 def governed(product: Product, mix: Mix, seconds: float) -> dict[str, Any]:
     """One stretch under rtxg."""
-    counted = core_idle_ns(product)
+    counted, on_engine = core_idle_ns(product), engine_ns(product)
     cpu = CpuMeter(product)
     begin, end = mix.measure(seconds, *KINDS)
     used = cpu.percent()
-    now = core_idle_ns(product)
+    now, on_engine = core_idle_ns(product), engine_ns(product) - on_engine
     policy = product.gpu()["policy"]
     line = product.timeline()
     tasks = product.tasks()
@@ -149,6 +175,7 @@ def governed(product: Product, mix: Mix, seconds: float) -> dict[str, Any]:
         "idle_by_the_core_percent": None if now is None else 100 * (now - (counted or 0)) / length,
         "idle": idle,
         "policy": policy,
+        "chat_percent_of_the_engine": 100 * on_engine / length,
         "rtxgd_cpu_percent": used,
         "managed": {k: tasks.get(mix.pid[k], {}).get("managed") for k in KINDS},
         "acts": {k: line.acts.get(mix.pid[k], {}) for k in KINDS},
@@ -184,10 +211,15 @@ def case_mix(setup: Setup) -> None:
         mix = Mix(setup, programs)
         try:
             product.start()
-            said = promise(product)
+            promise(product, SHARES["chat"])
             began = time.monotonic()
             mix.begin(product)
             print(f"    all four are warm after {time.monotonic() - began:.1f} s", flush=True)
+            need = needed(mix, setup.seconds(2, 4))
+            chat = reserved(need)
+            said = promise(product, chat)
+            print(f"    the chat makes tokens for {need:.1f} % of the time: {said}", flush=True)
+            time.sleep(1)
             rtxg[setup.bin].append(governed(product, mix, length))
             product.stop()
             for kind in BATCH:
@@ -209,7 +241,7 @@ def case_mix(setup: Setup) -> None:
                         continue  # that was the first one
                     product.use(build)
                     product.start()
-                    promise(product)
+                    promise(product, chat)
                     rtxg[build].append(governed(product, mix, length))
                     product.stop()
                 window = mix.measure(length, *KINDS)
@@ -226,6 +258,7 @@ def case_mix(setup: Setup) -> None:
         "chat_alone_with_idle_cpus": sleepy,
         "stock_rounds": stock,
         "promise": said,
+        "chat_alone_makes_tokens_percent": need,
     }
     for build in builds:
         name = f"mix, {build.name}" if setup.beside else "mix"
