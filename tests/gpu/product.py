@@ -98,6 +98,7 @@ class Timeline:
     stays: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by pid
     stopped: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # by pid
     acts: dict[int, dict[str, int]] = field(default_factory=dict)  # by pid: kind -> how often
+    ends: dict[str, list[int]] = field(default_factory=dict)  # of acts, by kind, in order
 
     @classmethod
     def of(cls, events: list[Reply], gpu: str = "nvidia0") -> Timeline:
@@ -114,6 +115,7 @@ class Timeline:
                 continue
             acts = line.acts.setdefault(pid, {})
             acts[kind] = acts.get(kind, 0) + 1
+            line.ends.setdefault(kind, []).append(e["end_ns"])
             if kind == "stop":
                 since.setdefault(pid, e["end_ns"])
             elif kind in ("resume", "went") and pid in since:
@@ -121,6 +123,15 @@ class Timeline:
         for pid, at in since.items():
             line.stopped.setdefault(pid, []).append((at, line.end))
         return line
+
+
+    def by_second(self, begin: int) -> dict[str, list[int]]:
+        """How many acts of each kind ended in each second from `begin` on."""
+        found = {}
+        for kind, ends in self.ends.items():
+            seconds = [(at - begin) // 1_000_000_000 for at in ends if at >= begin]
+            found[kind] = [seconds.count(n) for n in range(max(seconds, default=-1) + 1)]
+        return found
 
 
 def long_waits(metrics: Reply, gpu: str, bound_ns: float) -> dict[str, int]:

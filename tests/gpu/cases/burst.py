@@ -67,6 +67,7 @@ class Burst:
     begin: int
     end: int  # the first of them ends
     stopped: list[tuple[int, int]] = field(default_factory=list)  # the one before, by rtxgd
+    acts_by_second: dict[str, list[int]] = field(default_factory=dict)  # of rtxgd, by kind
 
     def by_half_second(self) -> list[float]:
         """The first one's percentage, a second each, two a second."""
@@ -162,6 +163,7 @@ def burst(setup: Setup, programs: Programs, product: Product | None) -> Burst:
     )
     if line:
         done.stopped = line.stopped.get(first, [])
+        done.acts_by_second = line.by_second(begin)
     return done
 
 
@@ -193,6 +195,7 @@ def case_burst(setup: Setup) -> None:
         not lost and len(rtxg.firsts_s) == PROGRAMS,
         started_within_s=rtxg.within_s,
         rtxgd_cpu_percent=used,
+        acts_by_second=rtxg.acts_by_second,
         **{
             name: levers[0].get(name)
             for name in (
@@ -200,6 +203,8 @@ def case_burst(setup: Setup) -> None:
                 "call_most_ns",
                 "call_most",
                 "late",
+                "calls",
+                "calls_ns",
                 "failures",
                 "suspends",
                 "suspend_ns",
