@@ -49,9 +49,11 @@ def _is_constrained(periods: Sequence[Number], deadlines: Sequence[Number]) -> b
 
 def _arrays(
     costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[Number]
-) -> tuple[Whole, Whole, Whole]:
-    c, t, d = grid(costs, periods, deadlines)
-    return np.array(c, np.int64), np.array(t, np.int64), np.array(d, np.int64)
+) -> tuple[Whole, Whole, Whole] | None:
+    """Costs, periods and constrained deadlines in grid steps; None if a job cannot end in time, also
+    where only the grid is too coarse: 10 us are less than a step of it beside a year."""
+    c, t, d = (np.array(column, np.int64) for column in grid(costs, periods, deadlines))
+    return None if np.any(c > d) or np.any(d == 0) else (c, t, d)
 
 
 def _columns(*columns: Sequence[Number]) -> tuple[list[list[int]], int]:
@@ -150,11 +152,11 @@ def bcl(
         return False
     if n <= 1:
         return all(c <= d for c, d in zip(costs, deadlines, strict=True))
-    c, t, d = _arrays(costs, periods, deadlines)
+    if (steps := _arrays(costs, periods, deadlines)) is None:
+        return False
+    c, t, d = steps
     for k in range(n):
         slack = d[k] - c[k]
-        if slack < 0:
-            return False
         jobs = np.maximum(0, (d[k] - d) // t + 1)
         work = jobs * c + np.minimum(c, np.maximum(0, d[k] - jobs * t))
         work[k] = 0
@@ -171,9 +173,9 @@ def bcl_iterative(
     equations 17 and 18); constrained deadlines, time in grid steps."""
     if not _is_constrained(periods, deadlines):
         return False
-    c, t, d = _arrays(costs, periods, deadlines)
-    if np.any(c > d):
+    if (steps := _arrays(costs, periods, deadlines)) is None:
         return False
+    c, t, d = steps
     slack = np.zeros_like(c)
     while True:
         bound = np.empty_like(c)
@@ -226,9 +228,9 @@ def edf_response_times(
         return None
     if n == 0:
         return []
-    c, t, d = _arrays(costs, periods, deadlines)
-    if np.any(c > d):
+    if (steps := _arrays(costs, periods, deadlines)) is None:
         return None
+    c, t, d = steps
     slack = np.zeros_like(c)
     work_left = MOST_WORK
     while True:
@@ -289,9 +291,9 @@ def bar(
     if n == 0:
         return True
     usage = utilization(costs, periods)
-    if usage >= m or any(c > d for c, d in zip(costs, deadlines, strict=True)):
+    if usage >= m or (steps := _arrays(costs, periods, deadlines)) is None:
         return False
-    c, t, d = _arrays(costs, periods, deadlines)
+    c, t, d = steps
     carried = int(np.sort(c)[::-1][: m - 1].sum())
     spare = float(m - usage)
     idle = float(((t - d) * (c / t)).sum())

@@ -114,6 +114,15 @@ def test_the_unit_of_time_does_not_matter(name, tasks, m):
         assert test(*([v * scale for v in column] for column in (c, t, d)), m) == test(c, t, d, m)
 
 
+@pytest.mark.parametrize("name", ["BCL", "BCL-iterative", "response times", "BAR"])
+@pytest.mark.filterwarnings("error")
+def test_a_window_below_a_step_of_the_grid_is_not_shown_to_suffice(name):
+    """Ten microseconds beside a year: their step is the year's 2^40th part."""
+    year = 31_536_000_000_000
+    costs, windows = [year // 2, 6, 5, 4], [year, 9, 10, 9]
+    assert not hard.GLOBAL_EDF_TESTS[name](costs, [year, 10, 10, 10], windows, 3)
+
+
 def test_gfb_by_hand():
     # 0.5 + 0.5 + 0.5 <= 2 - 0.5: exactly met.
     assert hard.gfb([5, 5, 5], [10, 10, 10], [10, 10, 10], 2)
