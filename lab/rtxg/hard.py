@@ -35,6 +35,9 @@ PYTHON_STEP = 8
 #: Numbers that a step of a test works on at once: few enough to stay in a cache.
 _AT_ONCE = 1 << 14
 
+#: A share of the processor is counted in parts of so many.
+_GRAIN = 1 << 60
+
 #: Relative distance within which a decision in doubles is taken again in exact arithmetic.
 _UNCLEAR = 1e-9
 
@@ -501,10 +504,18 @@ def qpa(costs: Sequence[Number], periods: Sequence[Number], deadlines: Sequence[
 
 def _response(own: int, deadline: int, others: list[tuple[int, int, int]]) -> int | None:
     """The least R = own + sum of ceil((R + late) / period) cost over ``others``, which are (late,
-    period, cost); None if it is above the deadline."""
-    response = own
-    while response <= deadline:
+    period, cost); None if it is above the deadline, or not found within ``MOST_WORK``."""
+    # What the others leave of the processor, with room for the error of a sum of doubles.  A response
+    # is own / rest at the least: to begin there saves steps as many as the others have jobs until
+    # then, where they leave next to nothing.
+    rest = 1 - sum(cost / period for _, period, cost in others) * (1 - 1e-12)
+    if own and rest <= 0:
+        return None
+    response = own * _GRAIN // (int(rest * _GRAIN) + 1) if own else 0
+    work_left = MOST_WORK
+    while response <= deadline and work_left >= 0:
         longer = own - sum(-(response + late) // period * cost for late, period, cost in others)
+        work_left -= PYTHON_STEP * len(others)
         if longer <= response:
             return response
         response = longer
@@ -529,7 +540,8 @@ def fixed_priority_response_times(
 
     m = 1: the exact recurrence R = C + B + sum_hp ceil((R + J)/T) C (Joseph and Pandya 1986;
     Audsley and others 1993).  m > 1: Bertogna and Cirinei (RTSS 2007), with the carried-in work of
-    every higher-priority task counted up to R - C and a grid step.
+    every higher-priority task counted up to R - C and a grid step.  Beyond ``MOST_WORK`` the answer is
+    None, too.
     """
     n = len(costs)
     blocking = list(blocking or [0] * n)
@@ -566,10 +578,14 @@ def _global_fixed_priority(
     step = Fraction(periods[longest]) / int(t[longest])
     bounds: list[Fraction | None] = []
     found = np.zeros(n, np.int64)
+    work_left = MOST_WORK
     for k in range(n):
         response = int(c[k])
         reach = found[:k] + late[:k] - c[:k]
         while response <= d[k]:
+            work_left -= k + EACH_STEP
+            if work_left < 0:
+                return bounds + [None] * (n - k)
             possible = _executed(reach + response, c[:k], t[:k])
             longer = _next_response(response, int(c[k]), possible, m)
             if longer <= response:

@@ -256,3 +256,43 @@ def test_response_times_on_one_cpu_add_whole_numbers():
         sys.setprofile(None)
     assert None not in found[:50]
     assert next(sums) < 100 * len(periods)
+
+
+@settings(max_examples=200)
+@given(
+    others=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 60), st.integers(0, 30)), max_size=5),
+    own=st.integers(0, 30),
+    deadline=st.integers(1, 3000),
+    unit=st.sampled_from([1, 10**400]),
+)
+def test_where_the_search_for_a_response_begins_does_not_matter(others, own, deadline, unit):
+    """From the job's own time alone, as the recurrence is printed."""
+    response = own
+    while response <= deadline:
+        longer = own - sum(-(response + late) // t * c for late, t, c in others)
+        if longer == response:
+            break
+        response = longer
+    found = hard._response(
+        own * unit, deadline * unit, [tuple(v * unit for v in other) for other in others]
+    )
+    assert found == (response * unit if response <= deadline else None)
+
+
+@pytest.mark.parametrize("cost", [10_000_000, 9_999_999])
+def test_a_response_beside_a_cpu_that_is_never_idle_is_soon_found(monkeypatch, cost):
+    """Beside 10 us of each 10 us, and a ten-millionth less: a hundred million jobs before the
+    deadline.  No more than ten steps are taken."""
+    monkeypatch.setattr(hard, "MOST_WORK", 10 * hard.PYTHON_STEP)
+    period, deadline = 10_000_000, 10**15
+    windows = [period, deadline]
+    found = hard.fixed_priority_response_times([cost, 100], windows, windows)
+    assert found == [cost, None if cost == period else 100 * period]
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_a_response_beside_cpus_that_are_never_idle_is_given_up_soon(monkeypatch, m):
+    monkeypatch.setattr(hard, "MOST_WORK", 1_000_000)
+    windows = [10] * m + [10**9]
+    found = hard.fixed_priority_response_times([10] * m + [1], windows, windows, m)
+    assert found == [10] * m + [None]
