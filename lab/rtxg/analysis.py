@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
-from math import ceil
+from math import ceil, inf
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import hard
@@ -202,9 +203,15 @@ def blocking_bounds(
     """
     if callable(lock):
         found = lock(tasks, sections, cpus, gpus)
+        if not isinstance(found, Mapping):
+            raise ValueError(f"the lock's function gives {shown(found)}; it must give b_i of every task by name")
         missing = [t.name for t in tasks if t.name not in found]
         if missing:
             raise ValueError(f"the lock's function gives no bound for {', '.join(missing[:4])}; give every task one")
+        for t in tasks:
+            wait = found[t.name]
+            if not (isinstance(wait, Real) and 0 <= wait < inf):
+                raise ValueError(f"the lock's function gives {t.name} the wait {shown(wait)}; it must be a number from 0")
         return {t.name: Fraction(found[t.name]) for t in tasks}
     if lock not in LOCKS:
         raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
@@ -312,8 +319,11 @@ def _check(
     """Refuse options that do not exist, or do not fit the task set."""
     if lock in PARTITIONED_LOCKS and taskset.platform.scheduler != "P-FP":
         raise ValueError(f"lock {lock!r} is for partitioned fixed priorities (P-FP), not {taskset.platform.scheduler}")
-    if not callable(lock) and lock not in LOCKS and taskset.platform.scheduler != "P-FP":
+    if not callable(lock) and lock not in LOCKS:
         raise ValueError(f"lock bound {lock!r} is unknown; use one of {', '.join(LOCKS)}")
+    if callable(lock) and taskset.platform.scheduler == "P-FP":
+        known = ", ".join(PARTITIONED_LOCKS)
+        raise ValueError(f"P-FP takes no function as its lock; use one of {known}, or preemption without one")
     if suspensions not in SUSPENSIONS:
         raise ValueError(f"suspensions is {suspensions!r}; use one of {', '.join(SUSPENSIONS)}")
     if suspensions == "aware" and (why := _why_not_aware(taskset.platform, taskset.tasks, interrupts)):

@@ -118,8 +118,13 @@ class Task:
             raise ValueError(f"task {shown(self.name)}: the name must be text that can be printed")
         if self.deadline is None:
             object.__setattr__(self, "deadline", self.period)
-        for key in ("gpu_calls", "priority", "gpu_requests"):
+        if isinstance(self.cluster, Integral) and not isinstance(self.cluster, bool):
+            object.__setattr__(self, "cluster", int(self.cluster))
+        for key in ("gpu_calls", "priority", "gpu_requests", "cluster"):
             value = getattr(self, key)
+            if key == "cluster" and value is None:
+                continue
+            # A task in cluster 0.5 would be in none, and so in no verdict.
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ValueError(
                     f"task {self.name}: {key} is {shown(value)}; it must be a whole number"
@@ -145,6 +150,12 @@ class Task:
             raise ValueError(f"task {self.name}: period is {self.period}; it must be above zero")
         if self.deadline <= 0:
             raise ValueError(f"task {self.name}: deadline is {self.deadline}; it must be above zero")
+        if self.offset < 0:
+            raise ValueError(f"task {self.name}: offset is {self.offset}; it must not be negative")
+        if not 0 <= self.priority <= 99:
+            raise ValueError(
+                f"task {self.name}: priority is {shown(self.priority)}; it must be from 1 to 99, or 0"
+            )
         if self.cost < 0 or self.gpu_time < 0:
             raise ValueError(f"task {self.name}: an execution time is negative")
         if self.cost + self.gpu_time == 0:

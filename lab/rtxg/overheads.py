@@ -71,7 +71,13 @@ class Overheads:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            if getattr(self, item.name) < 0:
+            value = getattr(self, item.name)
+            if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+                raise ValueError(
+                    f"overhead {item.name} is {shown(value)}; it must be an int or a Fraction of "
+                    'microseconds, or use Overheads.from_mapping with text such as "2.5us"'
+                )
+            if value < 0:
                 raise ValueError(f"overhead {item.name} is negative")
         if self.quantum <= 0:
             raise ValueError("overhead quantum is zero; it is the time between two ticks")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -227,6 +228,12 @@ ONE = Task("a", 1, 10)
 SET = TaskSet((ONE,), Platform(2))
 
 
+def waits(lock: object, scheduler: str = "G-EDF") -> rtxg.Analysis:
+    """What the lock's bound leads to for one task that uses a GPU."""
+    task = Task("g", 1, 10, gpu_calls=1, gpu_time=1)
+    return rtxg.analyze(TaskSet((task,), Platform(1, 1, 1, scheduler)), lock=lock)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -239,6 +246,23 @@ SET = TaskSet((ONE,), Platform(2))
         (lambda: rtxg.analyze("x"), "'x' is no task set; make it with rtxg.TaskSet or rtxg.load"),
         (lambda: rtxg.analyze(SET, overheads="x"), "overheads is 'x'; use Overheads"),
         (lambda: rtxg.analyze(SET, interrupts="x"), "interrupts is 'x'; use one of none, slih"),
+        # The task of cluster 0.5 was in no cluster, and the set schedulable without it.
+        (lambda: Task("a", 99, 10, cluster=0.5), "task a: cluster is 0.5; it must be a whole number"),
+        (lambda: Task("a", 1, 10, cluster="0"), "task a: cluster is '0'; it must be a whole number"),
+        (lambda: Task("a", 1, 10, cluster=True), "task a: cluster is True; it must be a whole"),
+        (lambda: Task("a", 1, 10, priority=100), "task a: priority is 100; it must be from 1 to 99"),
+        (lambda: Task("a", 1, 10, priority=-1), "task a: priority is -1; it must be from 1 to 99"),
+        (lambda: Task("a", 1, 10, offset=-5), "task a: offset is -5; it must not be negative"),
+        (lambda: rtxg.Overheads(th=math.nan), "overhead th is nan; it must be an int or a Fraction"),
+        (lambda: rtxg.Overheads(th=1.5), "overhead th is 1.5; it must be an int or a Fraction"),
+        (lambda: rtxg.Overheads(bh="5us"), "overhead bh is '5us'; it must be an int or a Fraction"),
+        (lambda: waits(lambda *_: 1), "the lock's function gives 1; it must give b_i of every task"),
+        (lambda: waits(lambda *_: {"g": -1}), "gives g the wait -1; it must be a number from 0"),
+        (lambda: waits(lambda *_: {"g": math.nan}), "gives g the wait nan; it must be a number"),
+        (lambda: waits(lambda *_: {"g": "1"}), "gives g the wait '1'; it must be a number"),
+        # Preemption was analysed instead.
+        (lambda: waits(dict, "P-FP"), "P-FP takes no function as its lock; use one of fmlp+, mpcp"),
+        (lambda: waits("mcpc", "P-FP"), "lock bound 'mcpc' is unknown; use one of oblivious"),
     ],
 )
 def test_from_python_the_value_is_named(call: Callable[[], object], message: str) -> None:
