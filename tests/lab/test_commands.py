@@ -224,6 +224,27 @@ def test_options_that_an_experiment_cannot_heed_are_refused(words, capsys):
     assert f"--experiment cost takes no {words[0]}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--hard"],
+        ["--overheads", "none"],
+        ["--explain", "a"],
+        ["--interrupts", "slih"],
+        ["--lock", "aware"],
+        ["--suspensions", "best"],
+        ["--speedup", "2"],
+        ["--no-advice"],
+    ],
+)
+def test_options_that_a_latency_cannot_heed_are_refused(words, capsys):
+    """They were dropped without a word."""
+    with pytest.raises(SystemExit) as ended:
+        analyze.main(["--latency", "5ms", *words])
+    assert ended.value.code == 1
+    assert f"{words[0]} does not go with --latency" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("module", [analyze, simulate])
 @pytest.mark.parametrize(
     ("name", "message"),

@@ -34,6 +34,19 @@ example:
   rtxg analyze --latency 5ms --beside 3
 """
 
+#: Options for a task set's file, which --latency does not have.
+_OF_A_FILE = (
+    "interrupts",
+    "overheads",
+    "lock",
+    "suspensions",
+    "hard",
+    "speedup",
+    "explain",
+    "picture",
+    "no_advice",
+)
+
 
 def _parser() -> Parser:
     parser = Parser(
@@ -84,6 +97,9 @@ def _latency(parser: Parser, arguments: Namespace) -> int:
     """The same model as rtxgd's, without a GPU."""
     if arguments.file:
         parser.error("--latency takes no file: it asks about programs beside which a bound is to be kept")
+    for name in _OF_A_FILE:
+        if getattr(arguments, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} does not go with --latency")
     try:
         time = parse_time(arguments.latency) * 1000
         verdict = judge(int(time), 1 if arguments.beside is None else arguments.beside)
