@@ -76,7 +76,7 @@ BOUNDS = ("best", "compliant", "devi-anderson")
 _MAX_ROUNDS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskResult:
     """What the analysis says about one task; times in microseconds."""
 
@@ -106,6 +106,18 @@ class TaskResult:
     def meets_deadline(self) -> bool:
         """Whether not only lateness is bounded, but zero."""
         return self.schedulable and self.tardiness == 0
+
+    @property
+    def verdict(self) -> str:
+        """In a few words: on time, bounded (its lateness), or why not."""
+        return self.reason or ("on time" if self.meets_deadline else "bounded")
+
+    def __repr__(self) -> str:
+        late = "not bounded" if self.tardiness is None else f"at most {format_time(self.tardiness)}"
+        return (
+            f"<TaskResult of {self.task.name!r}: {self.verdict}; late {late}; inflated to "
+            f"{format_time(self.inflated)} of {format_time(self.task.period)}>"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +197,7 @@ class Analysis:
         rows = "".join(
             f"<tr><td>{escape(r.task.name)}</td><td>{cell(r.task.period)}</td><td>{cell(r.inflated)}</td>"
             f"<td>{cell(r.blocking)}</td><td>{cell(r.tardiness)}</td><td>{cell(r.response)}</td>"
-            f"<td>{escape(r.reason) or 'bounded'}</td></tr>"
+            f"<td>{escape(r.verdict)}</td></tr>"
             for r in self.results
         )
         head = "".join(f"<th>{h}</th>" for h in ("task", "period", "inflated", "waits", "late by", "response", "verdict"))

@@ -615,7 +615,11 @@ def load_experiment(path: str | Path) -> Experiment:
 
     :raises TaskFileError: naming file, line, value and remedy.
     """
-    path = example_experiment() if str(path) == EXPERIMENT else Path(path)
+    if str(path) == EXPERIMENT:
+        path = example_experiment()
+    elif str(path).startswith("example:"):
+        raise TaskFileError(path, None, f"is no experiment; {EXPERIMENT} is the one in the package")
+    path = Path(path)
     text = read_text(path)
     document = parse(text, path, tomllib.loads)
     reader = _Reader(path, text)

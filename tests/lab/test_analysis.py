@@ -300,3 +300,15 @@ def test_advice_says_what_it_tries():
     assert "3 GPUs instead of 1" in advice
     assert "with 2 GPUs: cluster 0: round 1" in said
     assert any(words.startswith("with 50 % less demand: ") for words in said)
+
+
+def test_a_task_result_shows_in_one_line():
+    """A notebook prints it; its terms and fractions were a screenful."""
+    tasks = (task("on-time", 10, 100), task("too-much", 200, 100, cluster=1))
+    first, second = analyze(TaskSet(tasks, Platform(2, 2))).results
+    assert repr(first) == "<TaskResult of 'on-time': on time; late at most 0us; inflated to 10us of 100us>"
+    assert repr(second) == (
+        "<TaskResult of 'too-much': needs 200.0% of one CPU: above 100 %; late not bounded; "
+        "inflated to 200us of 100us>"
+    )
+    assert "<td>on time</td>" in analyze(TaskSet(tasks[:1], Platform(1)))._repr_html_()

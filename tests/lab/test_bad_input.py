@@ -186,6 +186,8 @@ def test_the_example_of_an_experiment_is_found_by_name(tmp_path: Path, ask: Ask)
     assert campaign.main(words) == 0
     assert (tmp_path / "out/results.json").exists()
     assert "is an experiment, for rtxg campaign --file" in ask(analyze, "example:experiment")
+    words[1] = "example:perception"
+    assert "is no experiment; example:experiment is the one" in ask(campaign, *words)
 
 
 def test_a_name_that_cannot_be_printed_is_refused_from_python() -> None:
