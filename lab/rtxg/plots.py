@@ -116,23 +116,35 @@ def schedule(trace: Trace, path: str | Path, start: float = 0.0, stop: float = 5
     rows = cpus + gpus + len(tasks)
     figure = Figure(figsize=(10, 0.32 * rows + 1.4), layout="constrained")
     axes = figure.add_subplot()
+    # What looks the same is drawn in one piece: matplotlib takes milliseconds for each.
+    bars: dict[tuple, list[tuple[float, float]]] = {}
     for cpu, begin, end, what in spans:
         colour = "#222222" if what in _HANDLERS else colours[what]
-        axes.broken_barh([(begin / 1000, (end - begin) / 1000)], (cpu - 0.4, 0.8), facecolors=colour)
+        bars.setdefault((cpu, colour, False), []).append((begin / 1000, (end - begin) / 1000))
     for gpu, begin, end, what in held:
-        bar = [(begin / 1000, (end - begin) / 1000)]
-        axes.broken_barh(bar, (cpus + gpu - 0.4, 0.8), facecolors=colours[what], hatch="///", edgecolor="white")
+        key = (cpus + gpu, colours[what], True)
+        bars.setdefault(key, []).append((begin / 1000, (end - begin) / 1000))
+    for (row, colour, hatched), pieces in bars.items():
+        more = {"hatch": "///", "edgecolor": "white"} if hatched else {}
+        axes.broken_barh(pieces, (row - 0.4, 0.8), facecolors=colour, **more)
+    rows_of = {name: cpus + gpus + i for i, name in enumerate(tasks)}
+    marks: dict[tuple[str, str], list[float]] = {}
     for name, release, deadline, missed in jobs:
-        if name in tasks:
-            row = cpus + gpus + tasks.index(name)
-            colour = colours.get(name, "#888888")
-            marks = [(release, row + 0.2, {"marker": "^", "color": colour, "markersize": 5})]
-            marks += [(deadline, row - 0.2, {"marker": "v", "color": colour, "markersize": 5, "markerfacecolor": "white"})]
-            if missed:
-                marks += [(deadline, row, {"marker": "x", "color": "#c00000", "markersize": 7, "markeredgewidth": 2})]
-            for at, height, look in marks:
-                if start <= at <= stop:  # whole, also at the very edge
-                    axes.plot([at / 1000], [height], clip_on=False, **look)
+        if name in rows_of:
+            kinds = (("^", release), ("v", deadline), *([("x", deadline)] if missed else []))
+            for kind, at in kinds:
+                if start <= at <= stop:
+                    marks.setdefault((name, kind), []).append(at / 1000)
+    for (name, kind), times in sorted(marks.items(), key=lambda item: item[0][1] == "x"):
+        colour = colours.get(name, "#888888")
+        height = rows_of[name] + {"^": 0.2, "v": -0.2, "x": 0.0}[kind]
+        look = {"color": colour, "markersize": 5}
+        if kind == "v":
+            look["markerfacecolor"] = "white"
+        elif kind == "x":
+            look = {"color": "#c00000", "markersize": 7, "markeredgewidth": 2}
+        # Whole, also at the very edge.
+        axes.plot(times, [height] * len(times), clip_on=False, linestyle="", marker=kind, **look)
     axes.set_xlim(start / 1000, stop / 1000)
     labels = [f"CPU {c}" for c in range(cpus)] + [f"GPU {g}" for g in range(gpus)] + tasks
     axes.set_yticks(range(rows), labels, fontsize=8)
