@@ -339,14 +339,18 @@ def _counted(
     from loky import BrokenProcessPool, ProcessPoolExecutor
 
     pool = ProcessPoolExecutor(workers, initializer=_begin, initargs=(experiment,))
+    busy = True
     try:
         yield from pool.map(_piece, pieces)
+        busy = False
     except BrokenProcessPool:
         raise OSError(
             "a worker died; with fewer --workers there is more memory for each"
         ) from None
     finally:
-        pool.shutdown(kill_workers=True)
+        # To kill, loky looks at each process of the machine, and waits where one of these cannot
+        # be read. Workers that have nothing left end by themselves.
+        pool.shutdown(kill_workers=busy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,28 @@ for again in range(3):
 """
 
 
+def test_only_workers_with_work_left_are_killed(monkeypatch):
+    """To kill, loky reads of every process of the machine: once it waited there for minutes."""
+    import loky
+
+    killed = []
+    end = loky.ProcessPoolExecutor.shutdown
+
+    def shutdown(pool, wait=True, kill_workers=False):
+        killed.append(kill_workers)
+        end(pool, wait, kill_workers)
+
+    monkeypatch.setattr(loky.ProcessPoolExecutor, "shutdown", shutdown)
+
+    def wrong(*_):
+        raise ArithmeticError("mine")
+
+    experiment_of_ones_own().run(workers=2)
+    with pytest.raises(ArithmeticError):
+        experiment_of_ones_own(wrong=wrong).run(workers=2)
+    assert killed == [False, True]
+
+
 def test_workers_start_beside_a_thread_that_waits_for_input(tmp_path):
     """As a program without the usual guard of its main part, too: that runs once."""
     script = tmp_path / "script.py"
