@@ -28,9 +28,14 @@ void breathe(struct daemon *d)
 		return;
 	n = epoll_wait(d->fast, events, AT_ONCE, 0);
 	/* The event loop's own descriptor tells again. */
-	for (int i = 0; i < n; i++)
-		if (events[i].data.ptr)
+	for (int i = 0; i < n; i++) {
+		struct watch *watch = watch_marked(events[i].data.ptr);
+
+		if (watch)
+			watch_tell(d, watch, events[i].events);
+		else if (events[i].data.ptr)
 			host_event(d, events[i].data.ptr);
+	}
 	now = rtxg_now_ns();
 	if (d->armed_ns <= now)
 		host_timer(d);

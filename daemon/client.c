@@ -53,6 +53,12 @@ static void reply_read(struct connection *c)
 	c->unread = 0;
 }
 
+static void listen_on(struct daemon *d)
+{
+	if (d->listener.ready && !d->listener.on)
+		watch_on(d, &d->listener, d->listener.fd, EPOLLIN);
+}
+
 void client_drop(struct connection *c)
 {
 	struct daemon *d = c->daemon;
@@ -73,8 +79,8 @@ void client_drop(struct connection *c)
 	d->connections_count--;
 	if (!d->connections_count)
 		d->idle_since = rtxg_now_ns();
-	sd_event_source_disable_unref(c->io);
-	sd_event_source_disable_unref(c->process);
+	watch_off(d, &c->io);
+	watch_off(d, &c->process);
 	/*
 	 * Requests that were not read may carry descriptors; and a socket closed over one would
 	 * tell the client that the connection was reset, instead of what was said last.
@@ -87,15 +93,13 @@ void client_drop(struct connection *c)
 	user_put(d);
 	if (d->spare < 0)
 		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (d->listen_source)
-		sd_event_source_set_enabled(d->listen_source, SD_EVENT_ON);
+	listen_on(d);
 }
 
-static int on_process_end(sd_event_source *s, int fd, uint32_t events, void *data)
+static void on_process_end(struct daemon *d, struct watch *watch, uint32_t events)
 {
 	/* Its connection may live on in a child; the task does not. */
-	client_drop(data);
-	return 0;
+	client_drop(watch->data);
 }
 
 /*
@@ -227,34 +231,40 @@ static bool unread(const struct connection *c)
 	return !ioctl(c->fd, SIOCOUTQ, &bytes) && bytes >= LEAST_BYTES;
 }
 
+static void wait_for(struct connection *c, uint32_t events)
+{
+	watch_off(c->daemon, &c->io);
+	if (watch_on(c->daemon, &c->io, c->fd, events))
+		c->closing = true;
+}
+
 static void await_request(struct connection *c)
 {
 	reply_read(c);
 	c->listening = false;
-	sd_event_source_set_io_events(c->io, EPOLLIN);
-	sd_event_source_set_enabled(c->io, SD_EVENT_ON);
+	wait_for(c, EPOLLIN);
 }
 
 /* Each read of the client's is an event: the socket is writable all the time. */
 static void await_reading(struct connection *c)
 {
 	c->listening = true;
-	sd_event_source_set_io_events(c->io, EPOLLOUT | EPOLLET);
-	sd_event_source_set_enabled(c->io, SD_EVENT_ON);
+	wait_for(c, EPOLLOUT | EPOLLET);
 }
 
 /* Something came, or was read. Requests are served in client_serve(). */
-static int on_ready(sd_event_source *s, int fd, uint32_t events, void *data)
+static void on_ready(struct daemon *d, struct watch *watch, uint32_t events)
 {
-	struct connection *c = data;
+	struct connection *c = watch->data;
 
 	if (!c->listening) {
-		sd_event_source_set_enabled(s, SD_EVENT_OFF);
-		user_queue(c->daemon, c);
+		watch_off(d, watch);
+		user_queue(d, c);
 	} else if (!unread(c)) {
 		await_request(c);
+		if (c->closing)
+			client_drop(c);
 	}
-	return 0;
 }
 
 bool client_serve(struct daemon *d)
@@ -276,6 +286,8 @@ bool client_serve(struct daemon *d)
 	 */
 	if (unread(c)) {
 		await_reading(c);
+		if (c->closing)
+			client_drop(c);
 		return true;
 	}
 	reply_read(c);
@@ -290,7 +302,7 @@ bool client_serve(struct daemon *d)
 	if (!c->closing && c->unread)
 		await_reading(c);
 	else if (!c->closing && !c->kept)
-		sd_event_source_set_enabled(c->io, SD_EVENT_ON);
+		wait_for(c, EPOLLIN);
 	end = rtxg_now_ns();
 	user_charge(d, user, end, end - begin);
 	if (c->closing)
@@ -349,7 +361,8 @@ static int listen_again(sd_event_source *s, uint64_t usec, void *data)
 
 	if (d->spare < 0)
 		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return sd_event_source_set_enabled(d->listen_source, SD_EVENT_ON);
+	listen_on(d);
+	return 0;
 }
 
 /*
@@ -370,7 +383,7 @@ static void turn_away(struct daemon *d, int listener)
 	if (fd < 0 && d->spare < 0 &&
 	    sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LISTEN_AGAIN_US, 0,
 				       listen_again, d) >= 0)
-		sd_event_source_set_enabled(d->listen_source, SD_EVENT_OFF);
+		watch_off(d, &d->listener);
 }
 
 /*
@@ -452,9 +465,9 @@ struct connection *client_add(struct daemon *d, int fd, int pidfd, const struct 
 	return c;
 }
 
-static int on_connection(sd_event_source *s, int listener, uint32_t events, void *data)
+static void on_connection(struct daemon *d, struct watch *watch, uint32_t events)
 {
-	struct daemon *d = data;
+	int listener = watch->fd;
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 	struct connection *c;
@@ -464,11 +477,11 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE)
 			turn_away(d, listener);
-		return 0;
+		return;
 	}
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
 		discard((uid_t)-1, fd, true);
-		return 0;
+		return;
 	}
 	/*
 	 * The descriptor of the very process that connected, where the kernel gives it; else by
@@ -479,19 +492,19 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 		pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0u);
 		if (pidfd < 0 && errno == ESRCH) {
 			discard(user_key(d, peer.uid), fd, true);
-			return 0;
+			return;
 		}
 	}
 	if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
 		refuse_and_close(fd, user_key(d, peer.uid), -EMFILE, out_of_descriptors);
-		return 0;
+		return;
 	}
 	c = client_add(d, fd, pidfd, &peer);
 	if (!c) {
 		discard(user_key(d, peer.uid), fd, true);
 		if (pidfd >= 0)
 			close(pidfd);
-		return 0;
+		return;
 	}
 	c->user->connections--; /* this one does not count against itself */
 	d->connections_count--;
@@ -503,18 +516,14 @@ static int on_connection(sd_event_source *s, int listener, uint32_t events, void
 		if (c->user->held_ns <= rtxg_now_ns())
 			reply_error(c, "", error, why, NULL);
 		client_drop(c);
-		return 0;
+		return;
 	}
-	if (sd_event_add_io(d->event, &c->io, fd, EPOLLIN, on_ready, c) < 0 ||
-	    (pidfd >= 0 &&
-	     sd_event_add_io(d->event, &c->process, pidfd, EPOLLIN, on_process_end, c) < 0)) {
-		client_drop(c);
-		return 0;
-	}
+	c->io = (struct watch){ .ready = on_ready, .data = c };
 	/* A death is dealt with before anything else: what it held is wanted. */
-	if (c->process)
-		sd_event_source_set_priority(c->process, SD_EVENT_PRIORITY_IMPORTANT);
-	return 0;
+	c->process = (struct watch){ .ready = on_process_end, .data = c, .urgent = true };
+	if (watch_on(d, &c->io, fd, EPOLLIN) ||
+	    (pidfd >= 0 && watch_on(d, &c->process, pidfd, EPOLLIN)))
+		client_drop(c);
 }
 
 int client_listen(struct daemon *d, int fd,
@@ -523,5 +532,6 @@ int client_listen(struct daemon *d, int fd,
 	d->handle = handle;
 	d->again = serve_again;
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return sd_event_add_io(d->event, &d->listen_source, fd, EPOLLIN, on_connection, d);
+	d->listener.ready = on_connection;
+	return watch_on(d, &d->listener, fd, EPOLLIN);
 }

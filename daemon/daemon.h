@@ -14,6 +14,7 @@
  *   control.c                   the table of requests; control_*.c: their handlers, by noun
  *   client.c                    connections: packets in, the end of a process
  *   user.c                      what each user id has, and whose request is next
+ *   watch.c                     waits for descriptors that come and go
  *   doctor.c                    what works here, what does not, limits
  *   backends.c                  the table of backends
  *   backend_gate.c              the backend of tasks that were opened
@@ -55,6 +56,7 @@
 #include "rtxg_clock.h"
 #include "permit.h"
 #include "rtxg_cpu_inherit.h"
+#include "watch.h"
 
 #define VGPUS_MAX	256u  /* named */
 #define ACCOUNTS_MAX	1024u /* a vGPU on a GPU: the core's vGPUs */
@@ -141,7 +143,7 @@ struct vgpu {
 	bool persistent; /* a drop-in of ours configures it */
 	bool awaited;	 /* its tasks may be on their way from the last daemon */
 	int creator;	 /* pidfd; transient only */
-	sd_event_source *creator_source;
+	struct watch creator_watch;
 	/* of a transient one; began as process_began() has it */
 	pid_t creator_pid;
 	unsigned long long creator_began;
@@ -219,7 +221,7 @@ struct connection {
 	bool listening;	 /* for the client to read, rather than to send */
 	uint64_t unread; /* bytes of a long reply that the client has not read */
 	int fd, pidfd;
-	sd_event_source *io, *process;
+	struct watch io, process;
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
@@ -286,11 +288,12 @@ struct daemon {
 	uint64_t samples;	   /* slots completed */
 
 	sd_event *event;
-	int fast;  /* epoll: doorbells, and the event loop's descriptor */
-	int spare; /* a descriptor to give up when there are no others */
+	int fast; /* epoll: doorbells, watches, and the event loop's descriptor */
+	struct watch *told, *told_last; /* in watch.c */
+	int spare;			/* a descriptor to give up when there are no others */
 	void (*handle)(struct connection *c, const char *text, size_t size, int fd);
 	void (*again)(struct daemon *d); /* serves the requests that are kept */
-	sd_event_source *listen_source;
+	struct watch listener;
 	struct connection *connections;
 	uint32_t connections_count;
 	struct user *users;

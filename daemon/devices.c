@@ -35,7 +35,9 @@ static struct {
 	pid_t process; /* that was asked last; 0: none that is left */
 	int pipe;      /* -1: no list is on its way */
 	int pidfd;     /* of that process; -1: none, or the kernel gives none */
-	sd_event_source *output, *patience, *end;
+	struct daemon *daemon;
+	struct watch output, end;
+	sd_event_source *patience;
 	char text[DEVICES_MAX * (RTXG_NAME_MAX + 2)];
 	size_t size;
 } devices = { .pipe = -1, .pidfd = -1 };
@@ -71,7 +73,7 @@ static void take_list(void)
 static void finish(struct daemon *d)
 {
 	take_list();
-	devices.output = sd_event_source_disable_unref(devices.output);
+	watch_off(d, &devices.output);
 	sd_event_source_set_enabled(devices.patience, SD_EVENT_OFF);
 	close(devices.pipe);
 	devices.pipe = -1;
@@ -80,18 +82,17 @@ static void finish(struct daemon *d)
 	d->again(d);
 }
 
-static int on_output(sd_event_source *s, int fd, uint32_t events, void *data)
+static void on_output(struct daemon *d, struct watch *watch, uint32_t events)
 {
 	size_t left = sizeof(devices.text) - 1 - devices.size;
-	ssize_t n = read(fd, devices.text + devices.size, left);
+	ssize_t n = read(devices.pipe, devices.text + devices.size, left);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
+		return;
 	if (n > 0)
 		devices.size += (size_t)n;
 	else
-		finish(data);
-	return 0;
+		finish(d);
 }
 
 /* A driver that does not answer; the process ends itself (devices_list.c). */
@@ -107,17 +108,16 @@ static bool reap(void)
 	if (devices.process && !waitpid(devices.process, NULL, WNOHANG))
 		return false;
 	devices.process = 0;
-	devices.end = sd_event_source_disable_unref(devices.end);
+	watch_off(devices.daemon, &devices.end);
 	if (devices.pidfd >= 0)
 		close(devices.pidfd);
 	devices.pidfd = -1;
 	return true;
 }
 
-static int on_end(sd_event_source *s, int fd, uint32_t events, void *data)
+static void on_end(struct daemon *d, struct watch *watch, uint32_t events)
 {
 	reap();
-	return 0;
 }
 
 /* Starts the process; its output comes from `pipe`. 0 or an errno. */
@@ -155,6 +155,9 @@ int devices_start(struct daemon *d)
 	int ret = sd_event_add_time_relative(d->event, &devices.patience, CLOCK_MONOTONIC, 0, 0,
 					     on_patience, d);
 
+	devices.daemon = d;
+	devices.output.ready = on_output;
+	devices.end.ready = on_end;
 	return ret < 0 ? ret : sd_event_source_set_enabled(devices.patience, SD_EVENT_OFF);
 }
 
@@ -178,8 +181,7 @@ bool devices_look(struct daemon *d)
 		return false;
 	error = start(ends[1]);
 	close(ends[1]);
-	if (!error &&
-	    sd_event_add_io(d->event, &devices.output, ends[0], EPOLLIN, on_output, d) < 0)
+	if (!error && watch_on(d, &devices.output, ends[0], EPOLLIN))
 		error = ENOMEM;
 	if (error) {
 		fprintf(stderr, "rtxgd: the devices of OpenCL cannot be listed: %s\n",
@@ -192,7 +194,7 @@ bool devices_look(struct daemon *d)
 	/* Without this it is reaped when the next is started. */
 	devices.pidfd = (int)syscall(SYS_pidfd_open, devices.process, 0u);
 	if (devices.pidfd >= 0)
-		sd_event_add_io(d->event, &devices.end, devices.pidfd, EPOLLIN, on_end, NULL);
+		watch_on(d, &devices.end, devices.pidfd, EPOLLIN);
 	sd_event_source_set_time_relative(devices.patience, PATIENCE_NS / 1000);
 	sd_event_source_set_enabled(devices.patience, SD_EVENT_ONESHOT);
 	return true;

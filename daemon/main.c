@@ -49,6 +49,7 @@
 #include "task.h"
 
 #define BATCH	     64
+#define SLOW_MOST    16u /* other events between two looks at the doorbells */
 #define IDLE_EXIT_NS (60 * NS_PER_S)
 #define QUIET_NS     NS_PER_S /* of little work, before it is urgent again */
 #define NAMES_MS     2000     /* for users' names, at the start */
@@ -281,7 +282,7 @@ static void watch_own_time(struct daemon *d, uint64_t wall)
 static uint64_t next_time(struct daemon *d)
 {
 	uint64_t at = d->armed_ns < d->sample_ns ? d->armed_ns : d->sample_ns;
-	uint64_t request = client_next(d);
+	uint64_t request = d->told ? 0 : client_next(d);
 
 	if (request < at)
 		at = request;
@@ -334,7 +335,7 @@ static int slow_events(struct daemon *d, bool *prepared)
 
 	*prepared = false;
 	/* Bounded, so that a flood of connections cannot keep hand-overs waiting. */
-	for (int i = 0; i < 16 && !d->stop; i++) {
+	for (unsigned int i = 0; i < SLOW_MOST && !d->stop; i++) {
 		if (i || !ret) {
 			ret = sd_event_prepare(d->event);
 			*prepared = ret == 0;
@@ -425,7 +426,11 @@ static int run(struct daemon *d)
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		for (int i = 0; i < n; i++) {
-			if (events[i].data.ptr)
+			struct watch *watch = watch_marked(events[i].data.ptr);
+
+			if (watch)
+				watch_tell(d, watch, events[i].events);
+			else if (events[i].data.ptr)
 				host_event(d, events[i].data.ptr);
 			else
 				slow = true;
@@ -441,6 +446,7 @@ static int run(struct daemon *d)
 			if (ret < 0)
 				return ret;
 		}
+		watch_deal(d, SLOW_MOST);
 		/* One request, and then the doorbells again. */
 		client_serve(d);
 		if (d->stop)

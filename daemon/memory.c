@@ -73,7 +73,8 @@ static struct {
 	bool changed;		 /* since compare() */
 	void (*take)(FILE *answers);
 	int in, out, pidfd;
-	sd_event_source *ended, *overdue, *soon;
+	struct watch ended; /* its pidfd */
+	sd_event_source *overdue, *soon;
 	char no_helper[160];
 } memory = { .in = -1, .out = -1, .pidfd = -1 };
 
@@ -109,7 +110,7 @@ static void shut(int *fd)
 /* The program has ended, or is not wanted any more. */
 static void reap(void)
 {
-	memory.ended = sd_event_source_disable_unref(memory.ended);
+	watch_off(memory.daemon, &memory.ended);
 	memory.overdue = sd_event_source_disable_unref(memory.overdue);
 	if (memory.pid) {
 		kill(memory.pid, SIGKILL);
@@ -492,11 +493,10 @@ static void take_answers(FILE *f)
 
 static void run(struct daemon *d);
 
-static int on_ended(sd_event_source *s, int fd, uint32_t events, void *data)
+static void on_ended(struct daemon *d, struct watch *watch, uint32_t events)
 {
 	memory.take(answers());
-	run(data);
-	return 0;
+	run(d);
 }
 
 /* It is killed, and may stay inside the driver for long: on_ended() when it comes out. */
@@ -557,8 +557,7 @@ static void run(struct daemon *d)
 			return;
 		}
 	}
-	if (!ready || start_helper() ||
-	    sd_event_add_io(d->event, &memory.ended, memory.pidfd, EPOLLIN, on_ended, d) < 0 ||
+	if (!ready || start_helper() || watch_on(d, &memory.ended, memory.pidfd, EPOLLIN) < 0 ||
 	    sd_event_add_time_relative(d->event, &memory.overdue, CLOCK_MONOTONIC, limit, 0,
 				       on_overdue, d) < 0) {
 		memory.take(NULL);
@@ -633,6 +632,7 @@ void memory_next(struct daemon *d)
 void memory_start(struct daemon *d)
 {
 	memory.daemon = d;
+	memory.ended.ready = on_ended;
 	memory_changed(d);
 }
 

@@ -529,20 +529,19 @@ void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 
 void objects_vgpu_unfollow(struct vgpu *vgpu)
 {
-	vgpu->creator_source = sd_event_source_disable_unref(vgpu->creator_source);
+	watch_off(vgpu->daemon, &vgpu->creator_watch);
 	if (vgpu->creator >= 0)
 		close(vgpu->creator);
 	vgpu->creator = -1;
 }
 
-/* An event source's callback: the process with which a transient vGPU goes has ended. */
-static int creator_ended(sd_event_source *s, int fd, uint32_t events, void *data)
+/* The process with which a transient vGPU goes has ended. */
+static void creator_ended(struct daemon *d, struct watch *watch, uint32_t events)
 {
-	struct vgpu *vgpu = data;
+	struct vgpu *vgpu = watch->data;
 
 	objects_vgpu_unfollow(vgpu);
-	objects_vgpu_collect(vgpu->daemon, vgpu);
-	return 0;
+	objects_vgpu_collect(d, vgpu);
 }
 
 int objects_vgpu_follow(struct daemon *d, struct vgpu *vgpu, int pidfd, pid_t pid)
@@ -551,7 +550,8 @@ int objects_vgpu_follow(struct daemon *d, struct vgpu *vgpu, int pidfd, pid_t pi
 
 	if (pidfd < 0)
 		return -EMFILE;
-	ret = sd_event_add_io(d->event, &vgpu->creator_source, pidfd, EPOLLIN, creator_ended, vgpu);
+	vgpu->creator_watch = (struct watch){ .ready = creator_ended, .data = vgpu };
+	ret = watch_on(d, &vgpu->creator_watch, pidfd, EPOLLIN);
 	if (ret < 0) {
 		close(pidfd);
 		return ret;

@@ -108,3 +108,88 @@ def test_a_socket_with_very_many_waiters_costs_its_own_user(stage: Stage, op: by
     assert part < 0.06, f"{part:.0%} of a processor"
 
 
+def sets_of(pid: int) -> dict[int, tuple[str, set[int]]]:
+    """The epoll sets of a process: what is in them, by number and as it is written there."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if os.readlink(entry) == "anon_inode:[eventpoll]":
+                text = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text()
+                lines = [line for line in text.splitlines() if line.startswith("tfd:")]
+                members = {int(line.split()[1]) for line in lines}
+                found[int(entry.name)] = ("\n".join(sorted(lines)), members)
+    return found
+
+
+def test_what_users_do_changes_no_set_that_another_set_waits_for(stage: Stage) -> None:
+    """Such a change takes a lock of the whole machine's, which any user may keep busy."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+    assert stage.daemon.process is not None
+    pid = stage.daemon.process.pid
+
+    def nested() -> dict[int, str]:
+        sets = sets_of(pid)
+        return {fd: sets[fd][0] for _, members in sets.values() for fd in members if fd in sets}
+
+    def main(go: Callable[[], None]) -> None:
+        for number in range(5):
+            Connection(path).open(gpu=f"of-nobody-{number}")
+            kept = Connection(path)
+            assert kept.open()["ok"]
+            assert kept.ask("task-list")["ok"]
+            KEPT.append(kept)
+        go()
+        signal.pause()
+
+    stage.answers(1)  # what is made once has been made
+    before = nested()
+    assert before, "the event loop is in no set: this test looks at nothing"
+    stage.attack(main)
+    assert nested() == before
+
+
+def test_a_user_who_keeps_the_lock_of_nested_sets_busy_delays_no_other(stage: Stage) -> None:
+    """The kernel walks through all that such a set leads to, with a lock of the machine's."""
+    stage.daemon.start(mode="--system")
+    assert stage.daemon.process is not None
+    sets, files = 50, 12000
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("only one CPU: the kernel does not give it up meanwhile")
+    os.sched_setaffinity(stage.daemon.process.pid, {cpus[-1]})
+
+    def main(go: Callable[[], None]) -> None:
+        many_files()
+        os.sched_setaffinity(0, {cpus[0]})
+        try:
+            members = [os.eventfd(0) for _ in range(files)]
+        except OSError:
+            os._exit(77)
+        inner, top = select.epoll(), select.epoll()
+        for _ in range(sets):
+            middle = select.epoll()
+            for fd in members:
+                middle.register(fd, select.EPOLLIN)
+            inner.register(middle.fileno(), select.EPOLLIN)
+            KEPT.append(middle)
+        go()
+        while True:
+            top.register(inner.fileno(), select.EPOLLIN)
+            top.unregister(inner.fileno())
+
+    try:
+        stage.attack(main)
+    except AssertionError:
+        pytest.skip("too few descriptors for a process here")
+
+    def ask(connection: Connection) -> int:
+        os.sched_setaffinity(0, {cpus[-1]})
+        end, count = time.monotonic_ns() + 3_000_000_000, 0
+        while time.monotonic_ns() < end:
+            count += connection.ask("hello")["ok"]
+            time.sleep(0.001)
+        return count
+
+    # Each waited for the lock, for tens or hundreds of milliseconds.
+    assert stage.as_victim(ask) > 500
