@@ -59,6 +59,25 @@ static void listen_on(struct daemon *d)
 		watch_on(d, &d->listener, d->listener.fd, EPOLLIN);
 }
 
+#define LISTEN_AGAIN_US 10000
+
+static int listen_again(sd_event_source *s, uint64_t usec, void *data)
+{
+	struct daemon *d = data;
+
+	if (d->spare < 0)
+		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	listen_on(d);
+	return 0;
+}
+
+static void listen_later(struct daemon *d)
+{
+	if (d->listener.on && sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC,
+							 LISTEN_AGAIN_US, 0, listen_again, d) >= 0)
+		watch_off(d, &d->listener);
+}
+
 void client_drop(struct connection *c)
 {
 	struct daemon *d = c->daemon;
@@ -85,7 +104,8 @@ void client_drop(struct connection *c)
 	 * Requests that were not read may carry descriptors; and a socket closed over one would
 	 * tell the client that the connection was reset, instead of what was said last.
 	 */
-	discard(c->user->uid, c->fd, true);
+	if (!discard(c->user->uid, c->fd, true))
+		listen_later(d);
 	if (c->pidfd >= 0)
 		close(c->pidfd);
 	c->user->connections--;
@@ -93,7 +113,6 @@ void client_drop(struct connection *c)
 	user_put(d);
 	if (d->spare < 0)
 		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	listen_on(d);
 }
 
 static void on_process_end(struct daemon *d, struct watch *watch, uint32_t events)
@@ -353,18 +372,6 @@ static uid_t uid_of(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ? (uid_t)-1 : peer.uid;
 }
 
-#define LISTEN_AGAIN_US 10000
-
-static int listen_again(sd_event_source *s, uint64_t usec, void *data)
-{
-	struct daemon *d = data;
-
-	if (d->spare < 0)
-		d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	listen_on(d);
-	return 0;
-}
-
 /*
  * Out of descriptors: gives up the spare one to tell the newcomer so, rather than leaving it to
  * wait in the backlog.
@@ -380,10 +387,8 @@ static void turn_away(struct daemon *d, int listener)
 		refuse_and_close(fd, user_key(d, uid_of(fd)), -EMFILE, out_of_descriptors);
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	/* None is free: wait until a connection ends, or a thread has closed what was refused. */
-	if (fd < 0 && d->spare < 0 &&
-	    sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC, LISTEN_AGAIN_US, 0,
-				       listen_again, d) >= 0)
-		watch_off(d, &d->listener);
+	if (fd < 0 && d->spare < 0)
+		listen_later(d);
 }
 
 /*

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "discard.h"
 #include "rtxg_clock.h"
 
@@ -19,6 +20,11 @@
 #define STACK_BYTES (64u << 10)
 /* A close takes microseconds; a thread on a busy machine some milliseconds until it runs. */
 #define SLOW_NS 200000000ull
+/*
+ * A connection is closed by a process of its own if its user has so many descriptors here already:
+ * those who are refused for them could connect until no number is left.
+ */
+#define HEAP_MOST 64u
 
 struct rubbish {
 	struct rubbish *next;
@@ -148,13 +154,20 @@ static struct heap_of *heap_of(uid_t user)
 	return heap;
 }
 
-void discard(uid_t user, int fd, bool connection)
+bool discard(uid_t user, int fd, bool connection)
 {
 	struct rubbish *one = malloc(sizeof(*one));
 	struct heap_of *heap;
+	bool many;
 
 	pthread_mutex_lock(&discard_lock);
 	heap = heap_of(user);
+	many = connection && heap && heap->count > HEAP_MOST;
+	if (many && closer_take(fd)) {
+		pthread_mutex_unlock(&discard_lock);
+		free(one);
+		return true;
+	}
 	if (!heap && one) {
 		heap = calloc(1, sizeof(*heap));
 		if (heap) {
@@ -178,6 +191,7 @@ void discard(uid_t user, int fd, bool connection)
 	pthread_mutex_unlock(&discard_lock);
 	free(one);
 	/* Without memory the descriptor stays open: to close it here could stop all users. */
+	return !many;
 }
 
 uint32_t discard_stuck(uid_t user)

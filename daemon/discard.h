@@ -10,9 +10,11 @@
 /*
  * Closes fd in another thread, in the order of the calls for one user. connection: a socket over
  * which descriptors may still lie unread; no more is let in, what is there is thrown away, and the
- * other side still reads what was said last.
+ * other side still reads what was said last, unless its user has many that do not close: then
+ * another process closes it (closer.c). False: that one has enough to do, so the caller takes no
+ * more connections for a moment.
  */
-void discard(uid_t user, int fd, bool connection);
+bool discard(uid_t user, int fd, bool connection);
 /* How many of that user's are not closed yet. */
 uint32_t discard_pending(uid_t user);
 /* The same, while one of them takes long to close; 0 where they only wait for a CPU. */

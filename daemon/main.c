@@ -30,6 +30,7 @@
 #include "backend.h"
 #include "ceiling.h"
 #include "client.h"
+#include "closer.h"
 #include "config_apply.h"
 #include "control.h"
 #include "critical.h"
@@ -404,7 +405,7 @@ static int run(struct daemon *d)
 	int ret, n;
 
 	for (;;) {
-		bool slow = !prepared;
+		bool slow = !prepared, dealt;
 
 		if (slow) {
 			ret = sd_event_prepare(d->event);
@@ -446,11 +447,19 @@ static int run(struct daemon *d)
 			if (ret < 0)
 				return ret;
 		}
+		dealt = d->told != NULL;
 		watch_deal(d, SLOW_MOST);
 		/* One request, and then the doorbells again. */
-		client_serve(d);
+		if (client_serve(d))
+			dealt = true;
 		if (d->stop)
 			return 0;
+		/* What they have asked of the event loop begins when that is prepared again. */
+		if (dealt && prepared) {
+			ret = slow_events(d, &prepared);
+			if (ret < 0)
+				return ret;
+		}
 	}
 }
 
@@ -679,6 +688,9 @@ static int start(struct daemon *d, const struct options *options)
 	config_load(d, NULL, NULL);
 	keep_restore(d);
 	names_settle(NAMES_MS);
+	ret = d->system ? closer_start() : 0;
+	if (ret)
+		fail("cannot start the process that closes connections", NULL, ret);
 	ret = devices_start(d);
 	if (ret >= 0)
 		ret = client_listen(d, listener, control_packet);
@@ -716,6 +728,8 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], RAISED_GUARD))
 		return raised_guard();
+	if (argc == 2 && !strcmp(argv[1], CLOSER))
+		return closer();
 	if (argc == 2 && !strcmp(argv[1], DEVICES_LIST))
 		return devices_list();
 	ret = read_options(d, argc, argv, &options);

@@ -106,6 +106,39 @@ def test_who_floods_the_daemon_with_such_descriptors_is_not_served(stage: Stage)
     assert len(os.listdir(f"/proc/{stage.daemon.process.pid}/fd")) < 600
 
 
+def test_who_is_refused_for_such_descriptors_takes_no_others_by_connecting(stage: Stage) -> None:
+    """Each connection that is refused waited behind them to be closed, until no descriptor was left."""
+    many_files()
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> None:
+        many_files()
+        for _ in range(80):
+            with lingering() as sender:
+                Connection(path).send(b'{"op": "hello"}', (sender.fileno(),))
+        go()
+        signal.pause()
+
+    def connect(go: Callable[[], None]) -> None:
+        count, end = 0, time.monotonic() + 20
+        while count < 25000 and time.monotonic() < end:
+            with contextlib.suppress(OSError):  # the backlog is full for a moment
+                Connection(path).close()
+                count += 1
+        go()
+        signal.pause()
+
+    with stage.stopped():
+        stage.attack(main)
+    wait_for("they are too many", lambda: stage.usage(ATTACKER)["descriptors"]["used"] > 64)
+    stage.attack(connect)
+    assert stage.as_victim(lambda c: c.ask("hello"))["ok"]
+    # Connections to the user's quota, each with the descriptor of its process.
+    assert len(os.listdir(f"/proc/{stage.daemon.process.pid}/fd")) < 2 * 1152 + 1000
+    assert stage.usage(ATTACKER)["descriptors"]["used"] > 64
+
+
 def test_idle_connections_of_one_user_leave_room_for_others_and_for_root(stage: Stage) -> None:
     """A quota, and a part that only administrators get."""
     many_files()

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* closer.h - a process that closes connections which may not close: see closer.c. */
+#ifndef RTXGD_CLOSER_H
+#define RTXGD_CLOSER_H
+
+#include <stdbool.h>
+
+#define CLOSER "--close-descriptors"
+
+/*
+ * Starts the process: while no client has sent a descriptor yet, for it is given a copy of all
+ * that are open. 0, or an errno.
+ */
+int closer_start(void);
+/*
+ * Gives a connected socket away to be closed there. It never waits. What the other side has not
+ * read may be lost to it. False: the socket is still the caller's.
+ */
+bool closer_take(int fd);
+
+/* main() of the process. Returns its exit status. */
+int closer(void);
+
+#endif
