@@ -143,6 +143,7 @@ struct vgpu {
 	bool changed;	 /* at run time, since the configuration was read */
 	bool persistent; /* a drop-in of ours configures it */
 	bool awaited;	 /* its tasks may be on their way from the last daemon */
+	bool entered;	 /* a task is being changed, and is about to move here */
 	int creator;	 /* pidfd; transient only */
 	struct watch creator_watch;
 	/* of a transient one; began as process_began() has it */

@@ -523,7 +523,7 @@ void objects_vgpu_forget(struct daemon *d, struct vgpu *vgpu)
 void objects_vgpu_collect(struct daemon *d, struct vgpu *vgpu)
 {
 	if (vgpu->used && vgpu->origin == ORIGIN_TRANSIENT && vgpu->creator < 0 && !vgpu->tasks &&
-	    !vgpu->awaited && !backend_populates(d, vgpu))
+	    !vgpu->awaited && !vgpu->entered && !backend_populates(d, vgpu))
 		objects_vgpu_remove(d, vgpu);
 }
 

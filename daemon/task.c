@@ -391,25 +391,29 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 	if (vgpu)
 		params.priority = rtxg_task_priority_moved(task_priority_limit(task, vgpu),
 							   params.priority, access_raise(c));
+	/*
+	 * The change may end an earlier move, and with it a transient vGPU that had no other task:
+	 * not the one to move to, or the task would keep what it was to have there.
+	 */
+	if (vgpu)
+		vgpu->entered = true;
 	/* A task gives itself nothing: it has the right, and may lose it. */
 	ret = d->host->task_set(d, task, &params,
 				c->task != task && given(r, M_PRIORITY) && access_raise(c));
-	/*
-	 * The change may have ended an earlier move, and with it a transient vGPU that had no other
-	 * task: the one to move to is looked for again.
-	 */
-	if (!ret && vgpu) {
-		vgpu = objects_vgpu_find(d, r->vgpu);
-		if (!vgpu) {
-			snprintf(why, size, "vGPU %s has just ended with its last task", r->vgpu);
-			return -ENOENT;
-		}
-		if (!objects_account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
-			return ret;
+	/* The module ends vGPUs by itself; then the picture of it shows none. */
+	if (vgpu && vgpu != objects_vgpu_find(d, r->vgpu)) {
+		snprintf(why, size, "vGPU %s has just ended with its last task", r->vgpu);
+		return -ENOENT;
+	}
+	if (!ret && vgpu)
 		ret = d->host->task_move(d, task, vgpu);
+	if (ret)
+		*refusal = d->refusal;
+	if (vgpu) {
+		vgpu->entered = false;
+		objects_vgpu_collect(d, vgpu);
 	}
 	if (ret) {
-		*refusal = d->refusal;
 		objects_explain(why, size, "the task cannot be changed", refusal, ret);
 	}
 	return ret;

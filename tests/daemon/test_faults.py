@@ -271,6 +271,36 @@ def test_transient_vgpu_goes_when_its_last_task_is_moved_away(running: Daemon) -
     running.healthy()
 
 
+def test_a_move_that_is_taken_back_changes_the_task_as_a_whole(running: Daemon) -> None:
+    """Its vGPU would go with its last task, which has completed and said nothing of it."""
+    child = os.fork()
+    if child == 0:
+        running.connect().ask("vgpu-create", vgpu="passing", transient=True)
+        signal.pause()
+        os._exit(0)
+    wait_for("it is there", lambda: running.ask("vgpu-list", vgpu="passing")["ok"])
+    task = running.task(vgpu="passing", priority=9)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    number = running.tasks()[0]["task"]
+    task.launch()
+    assert running.ask("task-set", task=number, vgpu="default")["ok"]
+    waiting = running.task(priority=5)
+    waiting.put(WANT, 1)
+    waiting.ring()
+    assert running.tasks()[0]["vgpu"] == "passing"
+    # The daemon sees it when it looks at the page again, in the middle of this change at the latest.
+    task.put(IN_FLIGHT, 0)
+    reply = running.ask("task-set", task=number, vgpu="passing", priority=1)
+    after = {t["task"]: t for t in running.tasks()}[number]
+    assert reply["ok"], (reply, after["vgpu"], after["priority"])
+    assert (after["vgpu"], after["priority"]) == ("passing", 1)
+    task.close()
+    running.connections.remove(task)
+    wait_for("it is gone", lambda: not running.ask("vgpu-list", vgpu="passing")["ok"])
+    running.healthy()
+
+
 def test_accounts_add_up(running: Daemon) -> None:
     """History's slots add up to the counters, which cover the programs' own busy time and together no more than all time.
 
