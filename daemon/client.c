@@ -81,6 +81,7 @@ static void listen_later(struct daemon *d)
 void client_drop(struct connection *c)
 {
 	struct daemon *d = c->daemon;
+	uint64_t own;
 
 	if (c->task)
 		task_close(d, c->task);
@@ -99,7 +100,9 @@ void client_drop(struct connection *c)
 	if (!d->connections_count)
 		d->idle_since = rtxg_now_ns();
 	watch_off(d, &c->io);
+	own = user_own_ns();
 	watch_off(d, &c->process);
+	user_packet(c->user, user_own_ns() - own);
 	/*
 	 * Requests that were not read may carry descriptors; and a socket closed over one would
 	 * tell the client that the connection was reset, instead of what was said last.
@@ -286,6 +289,22 @@ static void on_ready(struct daemon *d, struct watch *watch, uint32_t events)
 	}
 }
 
+/*
+ * From its first request on the end of the process is awaited. A process may have as many waiters
+ * as a socket: so this is part of the request, and paid for, as the time for a packet is.
+ */
+static void await_end(struct connection *c)
+{
+	uint64_t own;
+
+	if (c->pidfd < 0 || c->process.on)
+		return;
+	own = user_own_ns();
+	if (watch_on(c->daemon, &c->process, c->pidfd, EPOLLIN))
+		c->closing = true;
+	user_packet(c->user, user_own_ns() - own);
+}
+
 bool client_serve(struct daemon *d)
 {
 	uint64_t begin, when, end;
@@ -310,7 +329,10 @@ bool client_serve(struct daemon *d)
 		return true;
 	}
 	reply_read(c);
-	if (c->kept)
+	await_end(c);
+	if (c->closing)
+		;
+	else if (c->kept)
 		serve_kept(c);
 	else
 		read_packet(c);
@@ -526,8 +548,7 @@ static void on_connection(struct daemon *d, struct watch *watch, uint32_t events
 	c->io = (struct watch){ .ready = on_ready, .data = c };
 	/* A death is dealt with before anything else: what it held is wanted. */
 	c->process = (struct watch){ .ready = on_process_end, .data = c, .urgent = true };
-	if (watch_on(d, &c->io, fd, EPOLLIN) ||
-	    (pidfd >= 0 && watch_on(d, &c->process, pidfd, EPOLLIN)))
+	if (watch_on(d, &c->io, fd, EPOLLIN))
 		client_drop(c);
 }
 

@@ -22,6 +22,7 @@
 
 #include "discard.h"
 #include "fence.h"
+#include "user.h"
 
 #define SEALS	     (F_SEAL_SHRINK | F_SEAL_GROW)
 #define NVIDIA_MAJOR 195u /* of /dev/nvidiaN; the kernel's list of devices names it */
@@ -82,12 +83,23 @@ static bool is_an_event(int fd)
 	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == NVIDIA_MAJOR;
 }
 
+/* The client may have as many waiters on it as it likes, and keep them busy meanwhile. */
+static int set_event(struct daemon *d, const struct task *task, int op, int fd,
+		     struct epoll_event *look)
+{
+	uint64_t own = user_own_ns();
+	int ret = epoll_ctl(d->fast, op, fd, look) ? -errno : 0;
+
+	user_packet(task->connection->user, user_own_ns() - own);
+	return ret;
+}
+
 static void drop_event(struct daemon *d, const struct task *task, struct fence *fence)
 {
 	if (fence->event < 0)
 		return;
 	/* The client has it open too, so that its end here would not take it out of the set. */
-	epoll_ctl(d->fast, EPOLL_CTL_DEL, fence->event, NULL);
+	set_event(d, task, EPOLL_CTL_DEL, fence->event, NULL);
 	discard(task->connection->user->uid, fence->event, false);
 	fence->event = -1;
 }
@@ -99,7 +111,7 @@ int fence_event(struct daemon *d, struct task *task, const struct request *r, in
 				    .data.ptr = fence_mark(task) };
 	struct fence *fence = &task->fences[r->lane];
 	struct rlimit files;
-	int ours;
+	int ours, error;
 
 	if (!fence->word) {
 		snprintf(why, size, "lane %lld has no fence; \"fence\" comes first",
@@ -119,9 +131,8 @@ int fence_event(struct daemon *d, struct task *task, const struct request *r, in
 		return -EMFILE;
 	}
 	ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (ours < 0 || epoll_ctl(d->fast, EPOLL_CTL_ADD, ours, &look)) {
-		int error = -errno;
-
+	error = ours < 0 ? -errno : set_event(d, task, EPOLL_CTL_ADD, ours, &look);
+	if (error) {
 		snprintf(why, size, "the event cannot be listened to: %s", strerrordesc_np(-error));
 		if (ours >= 0)
 			discard(task->connection->user->uid, ours, false);

@@ -16,6 +16,7 @@
 
 #include "access.h"
 #include "devices.h"
+#include "discard.h"
 #include "fence.h"
 #include "history.h"
 #include "host.h"
@@ -455,8 +456,13 @@ const struct host_news task_news = { .pool_granted = pool_granted, .moved = move
 void task_close(struct daemon *d, struct task *task)
 {
 	struct vgpu *vgpu = task->vgpu, *moving_to = task->moving_to;
+	struct user *user = task->connection->user;
+	uint64_t own;
 
+	/* The client may wait for its doorbell as often as for its socket. */
+	own = user_own_ns();
 	epoll_ctl(d->fast, EPOLL_CTL_DEL, task->doorbell, NULL);
+	user_packet(user, user_own_ns() - own);
 	inherit_thread(d, task, 0);
 	keep_closed(task);
 	fence_drop(d, task);
@@ -464,7 +470,7 @@ void task_close(struct daemon *d, struct task *task)
 	if (task->pool)
 		task->pool->members--;
 	task->connection->task = NULL;
-	task->connection->user->tasks--;
+	user->tasks--;
 	task->gpu->tasks--;
 	task->gpu->last_used_ns = rtxg_now_ns();
 	task->account->tasks--;
@@ -476,7 +482,8 @@ void task_close(struct daemon *d, struct task *task)
 	/* What it held goes to others. */
 	host_close(d, task);
 	munmap(task->permit.page, RTXG_PAGE_SIZE);
-	close(task->doorbell);
+	/* The last close ends all that still waits for it. */
+	discard(user->uid, task->doorbell, false);
 	objects_vgpu_collect(d, vgpu);
 	if (moving_to)
 		objects_vgpu_collect(d, moving_to);

@@ -185,8 +185,8 @@ void user_packet(struct user *user, uint64_t cost_ns)
 	if (cost_ns < USER_PACKET_SAY_NS)
 		return;
 	fprintf(stderr,
-		"rtxgd: the kernel took %.4g ms for one packet of user %u, whose socket may have "
-		"very many waiters; the next request is served in %.3g s\n",
+		"rtxgd: one call of the kernel took %.4g ms for user %u, for whose descriptors "
+		"very many may wait; the next request is served in %.3g s\n",
 		(double)cost_ns / 1e6, user->uid, (double)(user->held_ns - now) / 1e9);
 }
 

@@ -53,8 +53,9 @@ void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cos
 /*
  * The kernel has worked for so long, in this thread, to take a packet of the user's, or to bring
  * one. It tells every waiter of the socket, and there may be as many as a user has descriptors and
- * epoll sets for. A packet takes microseconds; for one that takes USER_PACKET_NS and more, the
- * user's next request is served after USER_PACKET_TIMES as long.
+ * epoll sets for. The same goes for the beginning and the end of our own waiting for what the user
+ * has as well: a process, a doorbell, an event. Each takes microseconds; for one that takes
+ * USER_PACKET_NS and more, the user's next request is served after USER_PACKET_TIMES as long.
  */
 void user_packet(struct user *user, uint64_t cost_ns);
 /* CPU time of this thread, ns. */

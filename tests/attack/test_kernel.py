@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
+import resource
 import select
 import signal
 import threading
@@ -105,6 +107,83 @@ def test_a_socket_with_very_many_waiters_costs_its_own_user(stage: Stage, op: by
     before, began = cpu_ns(), time.monotonic_ns()
     base.wait_for("it has its answers", lambda: len(answers.read_text()) == 3)
     part = (cpu_ns() - before) / (time.monotonic_ns() - began)
+    assert part < 0.06, f"{part:.0%} of a processor"
+
+
+def main_cpu_ns(stage: Stage) -> int:
+    """What the daemon's first thread has had of a processor."""
+    assert stage.daemon.process is not None
+    return int(Path(f"/proc/{stage.daemon.process.pid}/schedstat").read_text().split()[0])
+
+
+def part_of_cpu(stage: Stage, seconds: float) -> float:
+    """What it takes of one from now on."""
+    before, began = main_cpu_ns(stage), time.monotonic_ns()
+    time.sleep(seconds)
+    return (main_cpu_ns(stage) - before) / (time.monotonic_ns() - began)
+
+
+def test_a_doorbell_with_very_many_waiters_is_not_closed_in_the_loop(stage: Stage) -> None:
+    """The client has closed its own, so that the daemon's close is the last and ends all waiting."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> None:
+        many_files()
+        waits = [select.epoll() for _ in range(20)]
+        go()
+        while True:
+            connection = Connection(path)
+            if connection.open()["ok"]:
+                copies = [os.dup(connection.doorbell) for _ in range(1000)]
+                for one in waits:
+                    for copy in copies:
+                        one.register(copy, select.EPOLLIN)
+                for copy in [*copies, connection.doorbell]:
+                    os.close(copy)
+                connection.page.close()
+                os.close(connection.page_fd)
+            connection.socket.close()
+
+    stage.attack(main)
+    part = part_of_cpu(stage, 3)
+    assert part < 0.06, f"{part:.0%} of a processor"
+
+
+def test_an_event_with_very_many_busy_waiters_costs_its_own_user(stage: Stage) -> None:
+    """To begin and end waiting for it takes a lock that is kept while all are woken."""
+    stage.daemon.start(mode="--system")
+    path = stage.daemon.socket
+
+    def main(go: Callable[[], None]) -> None:
+        if not many_files() and resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 15000:
+            os._exit(77)
+        connection = Connection(path)
+        assert connection.open()["ok"]
+        memory = os.memfd_create("fence", os.MFD_ALLOW_SEALING)
+        os.ftruncate(memory, 4096)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        fence = b'{"op": "fence", "lane": 0, "offset": 0}'
+        assert (connection.raw(fence, (memory,)) or {})["ok"]
+        event = os.eventfd(0, os.EFD_NONBLOCK)
+        copies = [os.dup(event) for _ in range(5000)]
+        for _ in range(20):
+            waits = select.epoll()
+            KEPT.append(waits)
+            for copy in copies:
+                waits.register(copy, select.EPOLLIN | select.EPOLLOUT)
+
+        def ring() -> None:
+            while True:
+                os.eventfd_write(event, 1)
+
+        threading.Thread(target=ring, daemon=True).start()
+        go()
+        while True:
+            connection.raw(b'{"op": "fence-event", "lane": 0}', (event,))
+
+    stage.attack(main)
+    part = part_of_cpu(stage, 3)
     assert part < 0.06, f"{part:.0%} of a processor"
 
 
