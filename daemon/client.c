@@ -469,7 +469,7 @@ static int may_connect(const struct connection *c, char *why, size_t size)
 struct connection *client_add(struct daemon *d, int fd, int pidfd, const struct ucred *peer)
 {
 	struct connection *c = calloc(1, sizeof(*c));
-	struct user *user = user_get(d, peer->uid);
+	struct user *user = user_of(d, peer->uid, pidfd);
 
 	if (!c || !user) {
 		free(c);

@@ -23,9 +23,25 @@ uid_t user_key(const struct daemon *d, uid_t uid)
 	return d->system ? rtx_lib_subuid_account(uid, NULL) : uid;
 }
 
-struct user *user_get(struct daemon *d, uid_t id)
+/* As user_key(); owner: whose subordinate id it is, "" for no user's. */
+static uid_t key_of(const struct daemon *d, uid_t id, int pidfd, char owner[RTX_LIB_SUBUID_OWNER])
 {
-	uid_t uid = user_key(d, id);
+	uid_t uid, maker;
+
+	owner[0] = 0;
+	if (!d->system)
+		return id;
+	uid = rtx_lib_subuid_account(id, owner);
+	if (owner[0] || pidfd < 0)
+		return uid;
+	maker = rtx_lib_subuid_maker(pidfd, id);
+	return maker == id ? uid : rtx_lib_subuid_account(maker, owner);
+}
+
+struct user *user_of(struct daemon *d, uid_t id, int pidfd)
+{
+	char owner[RTX_LIB_SUBUID_OWNER];
+	uid_t uid = key_of(d, id, pidfd, owner);
 	struct user *user;
 
 	for (user = d->users; user && user->uid != uid; user = user->next)
@@ -37,12 +53,16 @@ struct user *user_get(struct daemon *d, uid_t id)
 		return NULL;
 	user->uid = uid;
 	user->trusted = uid == 0 || (!d->system && uid == geteuid());
-	if (d->system)
-		rtx_lib_subuid_account(id, user->owner);
+	strcpy(user->owner, owner);
 	user->virtual_ns = d->virtual_ns;
 	user->next = d->users;
 	d->users = user;
 	return user;
+}
+
+struct user *user_get(struct daemon *d, uid_t id)
+{
+	return user_of(d, id, -1);
 }
 
 /* What a user has spent in advance is not forgotten when the connection ends. */

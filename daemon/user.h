@@ -28,6 +28,11 @@
 uid_t user_key(const struct daemon *d, uid_t uid);
 /* The account of a user id; makes it. NULL: no memory. */
 struct user *user_get(struct daemon *d, uid_t uid);
+/*
+ * The same for an id that a process has: one in a user namespace that a user made counts as that
+ * user, unless /etc/subuid says whose the id is. pidfd: of the process, -1: none.
+ */
+struct user *user_of(struct daemon *d, uid_t uid, int pidfd);
 /* Frees the accounts of which nothing counts any more. */
 void user_put(struct daemon *d);
 

@@ -4,18 +4,22 @@
  * each of its ids, in a user namespace. So what each user id may have, such a user could have 65536
  * times: all ids of one owner count as one.
  *
- * The user namespace of a process would tell its owner, too. But a program whose set-user-ID bit
- * was set in there by such an id runs as it outside, and what newuidmap(1) permits is this file.
+ * The user namespace of a process tells who made it. But a program whose set-user-ID bit was set
+ * in there by such an id runs as it outside, and what newuidmap(1) permits is this file. So the
+ * namespace is asked for ids that the file does not give to anyone: a service such as
+ * systemd-nsresourced lends ids by itself, and sees to it that no file of theirs stays.
  *
  * May not: look up a name, for a directory may take long; believe a file that is not root's.
  */
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +28,11 @@
 #define FILE_NAME "/etc/subuid"
 #define FILE_MAX  (4u << 20)
 #define BLOCK	  65536u /* ids of a container */
+#define DEEPEST	  33u	 /* user namespaces in one another, in all kernels */
+
+#ifndef PIDFD_GET_USER_NAMESPACE
+#define PIDFD_GET_USER_NAMESPACE _IO(0xFF, 9)
+#endif
 
 struct range {
 	uint32_t start, count, account; /* account 0: each block counts by itself */
@@ -146,4 +155,38 @@ uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER])
 	}
 	pthread_mutex_unlock(&subuid_lock);
 	return account;
+}
+
+/* --- who made the namespace ------------------------------------------------------------------- */
+
+uid_t rtx_lib_subuid_maker(int pidfd, uid_t uid)
+{
+	struct stat own, st;
+	uid_t maker = uid;
+	int fd, parent;
+
+	if (!uid || pidfd < 0 || stat("/proc/self/ns/user", &own))
+		return uid;
+	/* Not by /proc: that waits for a lock which a process that executes a program keeps. */
+	fd = ioctl(pidfd, PIDFD_GET_USER_NAMESPACE, 0ul);
+	if (fd < 0)
+		return uid;
+	/* Of those in one another, the outermost is of a user of ours. */
+	for (unsigned int depth = 0; depth < DEEPEST; depth++) {
+		if (fstat(fd, &st) || (st.st_ino == own.st_ino && st.st_dev == own.st_dev))
+			break;
+		/* None is told that is not below ours: then the number is all that is known. */
+		if (ioctl(fd, NS_GET_OWNER_UID, &maker))
+			maker = uid;
+		parent = ioctl(fd, NS_GET_PARENT);
+		if (parent < 0)
+			maker = uid;
+		close(fd);
+		fd = parent;
+		if (fd < 0)
+			return uid;
+	}
+	close(fd);
+	/* Containers of root's are not root. */
+	return maker && maker != (uid_t)-1 ? maker : uid;
 }

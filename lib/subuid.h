@@ -15,4 +15,12 @@
  */
 uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER]);
 
+/*
+ * The user who made the outermost user namespace, below this process's own, that the process is in;
+ * uid where it is in none, where root made it, or where the kernel does not tell (before Linux
+ * 6.11). pidfd: of the process, -1: none; uid: the id that it has. This does not wait for the
+ * process.
+ */
+uid_t rtx_lib_subuid_maker(int pidfd, uid_t uid);
+
 #endif

@@ -70,6 +70,33 @@ def test_a_file_that_does_not_say_what_it_is_delays_no_other_user(
     stage.answers()
 
 
+@pytest.mark.parametrize("hold", [hold_memory, hold_exec])
+def test_a_process_that_is_held_up_when_it_is_accepted_delays_no_other_user(
+    stage: Stage, hold: Callable[[int], NoReturn]
+) -> None:
+    """It has connected before; the daemon asks the kernel who and where it is."""
+    stage.daemon.start(mode="--system")
+    path, place = stage.daemon.socket, stage.daemon.folder / "held"
+
+    def main(go: Callable[[], None]) -> None:
+        try:
+            file = held_file(place, WRITE)
+        except OSError:
+            go()
+            os._exit(77)
+        become(ATTACKER)
+        connection = Connection(path)
+        connection.socket.set_inheritable(True)
+        go()
+        hold(file)
+
+    with stage.stopped():
+        child = stage.attack(main, uid=0)
+        wait_for("it is held", lambda: child.runs() and is_held(child.pid))
+    stage.answers()
+    assert is_held(child.pid)
+
+
 HOLDS = [hold_memory, hold_exec]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -156,3 +157,55 @@ def test_a_change_of_the_file_holds_for_those_who_come_after(stage: Stage) -> No
         child.kill()
     wait_for("they are gone", lambda: not stage.usage(FIRST + 1))
     assert stage.usage(FIRST)["connections"]["used"] == 5
+
+
+def lend(first: int, number: int) -> Callable[[Callable[[], None]], Any]:
+    """An attack as root lends ids for it, in no file: as the number-th of them in a namespace of the attacker's."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def main(go: Callable[[], None]) -> None:
+        lend_read, lend_write = os.pipe()
+        made_read, made_write = os.pipe()
+        lent = os.fork()
+        if lent == 0:
+            os.setgroups([])
+            os.setgid(ATTACKER)
+            os.setuid(ATTACKER)
+            libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: its maps may be written
+            if libc.unshare(0x10000000):  # CLONE_NEWUSER
+                os.write(made_write, b"-")
+                os._exit(77)
+            os.write(made_write, b".")
+            os.read(lend_read, 1)
+            os.setgid(number)
+            os.setuid(number)
+            KEPT.append(Connection(lend.path))  # type: ignore[attr-defined]
+            reply = KEPT[-1].ask("hello")
+            os.write(made_write, b"." if reply["you"]["uid"] == first + number else b"-")
+            signal.pause()
+        if os.read(made_read, 1) != b".":
+            os._exit(77)
+        for what in ("uid_map", "gid_map"):
+            Path(f"/proc/{lent}/{what}").write_text(f"0 {first} 65536")
+        os.write(lend_write, b".")
+        if os.read(made_read, 1) == b".":
+            go()
+        signal.pause()
+
+    return main
+
+
+KEPT: list[Connection] = []
+
+
+def test_ids_that_are_lent_count_as_the_user_who_made_the_namespace(stage: Stage) -> None:
+    """As systemd-nsresourced does it: a range of its own choice, written to the map by root."""
+    start(stage)
+    lend.path = stage.daemon.socket  # type: ignore[attr-defined]
+    try:
+        for number in range(3):
+            stage.attack(lend(1_600_000_000, number), uid=0)
+    except AssertionError:
+        pytest.skip("no user namespaces here")
+    assert stage.usage(1_600_000_000) == {} and stage.usage(1_600_000_001) == {}
+    assert stage.usage(ATTACKER)["connections"]["used"] == 3
