@@ -21,10 +21,12 @@
 /* A close takes microseconds; a thread on a busy machine some milliseconds until it runs. */
 #define SLOW_NS 200000000ull
 /*
- * A connection is closed by a process of its own if its user has so many descriptors here already:
- * those who are refused for them could connect until no number is left.
+ * A connection is closed by a process of its own if its user has so many descriptors here that do
+ * not close, or so many in any case: those who are refused for them could connect until no number
+ * is left. What was said last may be lost then, so it is not done where the thread is only busy.
  */
-#define HEAP_MOST 64u
+#define STUCK_MOST 64u
+#define HEAP_MOST  512u
 
 struct rubbish {
 	struct rubbish *next;
@@ -154,6 +156,12 @@ static struct heap_of *heap_of(uid_t user)
 	return heap;
 }
 
+/* With the lock: does one of them take long to close? */
+static bool is_stuck(const struct heap_of *heap)
+{
+	return heap->since_ns && rtxg_now_ns() - heap->since_ns > SLOW_NS;
+}
+
 bool discard(uid_t user, int fd, bool connection)
 {
 	struct rubbish *one = malloc(sizeof(*one));
@@ -162,7 +170,8 @@ bool discard(uid_t user, int fd, bool connection)
 
 	pthread_mutex_lock(&discard_lock);
 	heap = heap_of(user);
-	many = connection && heap && heap->count > HEAP_MOST;
+	many = connection && heap && heap->count > STUCK_MOST &&
+	       (heap->count > HEAP_MOST || is_stuck(heap));
 	if (many && closer_take(fd)) {
 		pthread_mutex_unlock(&discard_lock);
 		free(one);
@@ -203,7 +212,7 @@ uint32_t discard_stuck(uid_t user)
 		return 0;
 	pthread_mutex_lock(&discard_lock);
 	heap = heap_of(user);
-	if (heap && heap->since_ns && rtxg_now_ns() - heap->since_ns > SLOW_NS)
+	if (heap && is_stuck(heap))
 		count = heap->count;
 	pthread_mutex_unlock(&discard_lock);
 	return count;
