@@ -250,7 +250,8 @@ def test_the_mix_measures_several_builds_in_turns(
     monkeypatch.setattr(mix, "Product", OneBuild)
     monkeypatch.setattr(mix, "Programs", Nothing)
     monkeypatch.setattr(mix, "Mix", FourPrograms)
-    monkeypatch.setattr(mix, "promise", lambda _: "")
+    monkeypatch.setattr(mix, "promise", lambda _, chat: f"--min {chat}%")
+    monkeypatch.setattr(mix, "needed", lambda *_: 30.1)
     monkeypatch.setattr(mix.time, "sleep", lambda _: None)
     monkeypatch.setattr(
         mix,
@@ -267,6 +268,9 @@ def test_the_mix_measures_several_builds_in_turns(
     OneBuild.medians = iter([9.0, 9.0, 9.0, 9.0, *rounds])
     mix.case_mix(setup)
     assert setup.results[0]["stock"] == 3.5
+    # A fifth more than the chat takes alone, in steps of five.
+    assert setup.results[0]["detail"]["promise"] == "--min 40%"
+    assert [mix.reserved(n) for n in (0, 25, 26, 90)] == [30, 30, 35, 60]
     began = [x for x in OneBuild.started if x and x != "stock"]
     assert began == ["new", "old", "old", "new", "new", "old"]
     lines = {x["case"]: (x["rtxg"], x["met"]) for x in setup.results}
