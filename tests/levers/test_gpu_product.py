@@ -161,3 +161,11 @@ def test_a_burst_is_judged_by_its_worst_second() -> None:
     assert burst.worst_below([steady, late], 1e9, 2e9) == pytest.approx(0)
     assert burst.worst_below([steady, late], 0, 5e9) == pytest.approx(30 - 100 * 20 / 90)
     assert burst.worst_below([[], late], 1e9, 5e9) == pytest.approx(30)
+
+
+def test_acts_are_counted_in_each_second() -> None:
+    """From a moment on; what ended before is left out, and a second without any counts 0."""
+    ends = (("stop", 9), ("stop", 10), ("resume", 10), ("stop", 12), ("came", 11))
+    line = Timeline.of([act(kind, 2, at * 1000 - 5, at * 1000) for kind, at in ends])
+    assert line.by_second(10_000 * MS) == {"stop": [1, 0, 1], "resume": [1], "came": [0, 1]}
+    assert Timeline.of([]).by_second(0) == {}
