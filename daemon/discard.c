@@ -46,7 +46,7 @@ struct heap_of {
 static pthread_mutex_t discard_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t discard_more = PTHREAD_COND_INITIALIZER;
 static struct heap_of *discard_heaps;
-static uint32_t discard_threads, discard_idle, discard_count;
+static uint32_t discard_threads, discard_coming, discard_idle, discard_count;
 
 /* What was said last can be read by the other side only if nothing lies unread here. */
 static void drain(int fd)
@@ -107,6 +107,7 @@ static void *worker(void *unused)
 	struct heap_of *heap;
 
 	pthread_mutex_lock(&discard_lock);
+	discard_coming--;
 	for (;;) {
 		heap = next_heap();
 		if (heap) {
@@ -138,12 +139,17 @@ static void need_worker(void)
 		pthread_cond_signal(&discard_more);
 		return;
 	}
+	/* The one that comes sees all that there is by then, and calls the next itself. */
+	if (discard_coming)
+		return;
 	if (discard_threads >= THREADS_MAX || pthread_attr_init(&attributes))
 		return;
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	if (!pthread_create(&thread, &attributes, worker, NULL))
+	if (!pthread_create(&thread, &attributes, worker, NULL)) {
 		discard_threads++;
+		discard_coming++;
+	}
 	pthread_attr_destroy(&attributes);
 }
 
