@@ -539,8 +539,11 @@ static void on_connection(struct daemon *d, struct watch *watch, uint32_t events
 	c->user->connections++;
 	d->connections_count++;
 	if (error) {
-		/* Of a user whose packets take long the next comes later, a refusal too. */
-		if (c->user->held_ns <= rtxg_now_ns())
+		/*
+		 * To tell a user whose packets take long takes long again. One packet that did says
+		 * little: an interrupt may have come meanwhile.
+		 */
+		if (c->user->held_ns <= rtxg_now_ns() + USER_UNTOLD_NS)
 			reply_error(c, "", error, why, NULL);
 		client_drop(c);
 		return;

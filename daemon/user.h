@@ -16,7 +16,8 @@
 #define USER_PACKET_NS	    100000u /* no packet takes the kernel so long */
 #define USER_PACKET_SAY_NS  (10 * NS_PER_MS)
 #define USER_PACKET_TIMES   100u
-#define RESERVE_CONNECTIONS 128u /* for administrators, of each of these */
+#define USER_UNTOLD_NS	    NS_PER_S /* who is to wait longer is refused without a word */
+#define RESERVE_CONNECTIONS 128u     /* for administrators, of each of these */
 #define RESERVE_TASKS	    256u
 #define RESERVE_GPUS	    4u
 #define RESERVE_CGROUPS	    256u

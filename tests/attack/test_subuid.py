@@ -56,7 +56,7 @@ def connect(stage: Stage, count: int) -> Callable[[Callable[[], None]], Any]:
                 kept.append(Connection(stage.daemon.socket))
         with contextlib.suppress(BrokenPipeError):  # it is refused: that can still be read
             kept[-1].send(b'{"op": "hello"}')
-        assert kept[-1].receive()[0] is not None
+        kept[-1].receive()  # an answer, a refusal, or the end
         go()
         signal.pause()
 
