@@ -16,7 +16,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -25,38 +24,35 @@
 #include <unistd.h>
 
 #include "closer.h"
+#include "program.h"
 
 #define SOCKET	   3 /* the process's end */
 #define BATCH	   512u
 #define ROOM	   (1 << 20) /* bytes; a kilobyte for each that is on its way */
 #define FORK_AGAIN 100000u   /* us */
 
-extern char **environ;
-
 static int closer_fd = -1;
 
 int closer_start(void)
 {
-	static char name[] = "rtxgd", option[] = CLOSER;
-	char *arguments[] = { name, option, NULL };
-	posix_spawn_file_actions_t files;
-	pid_t process;
-	int ends[2], error;
+	struct program program = { .path = "/proc/self/exe",
+				   .words = { "rtxgd", CLOSER },
+				   .files = { { .as = SOCKET } },
+				   .count = 1 };
+	int ends[2], pidfd;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return errno;
 	if (setsockopt(ends[0], SOL_SOCKET, SO_SNDBUFFORCE, &(int){ ROOM }, sizeof(int)))
 		setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &(int){ ROOM }, sizeof(int));
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_adddup2(&files, ends[1], SOCKET);
-	error = posix_spawn(&process, "/proc/self/exe", &files, NULL, arguments, environ);
-	posix_spawn_file_actions_destroy(&files);
+	program.files[0].fd = ends[1];
+	pidfd = program_start(&program, NULL);
 	close(ends[1]);
-	if (error)
-		close(ends[0]);
-	else
-		closer_fd = ends[0];
-	return error;
+	close(pidfd < 0 ? ends[0] : pidfd);
+	if (pidfd < 0)
+		return -pidfd;
+	closer_fd = ends[0];
+	return 0;
 }
 
 static bool tell(const struct msghdr *message)

@@ -7,10 +7,7 @@
 
 #define CLOSER "--close-descriptors"
 
-/*
- * Starts the process: while no client has sent a descriptor yet, for it is given a copy of all
- * that are open. 0, or an errno.
- */
+/* Starts the process. 0, or an errno. */
 int closer_start(void);
 /*
  * Gives a connected socket away to be closed there. It never waits. What the other side has not

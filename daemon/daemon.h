@@ -38,7 +38,7 @@
  *   refused.c                   which processes got no task, and why
  *   discard.c names.c           what may take long, in threads: closing what came from clients,
  *                               asking for users' names
- *   closer.c                    a process that closes what may not close
+ *   closer.c program.c          processes that close what may not close, and start programs
  *   memory.c                    limits on GPU memory, carried out by a program of its own
  *   backend.c message.c         asks every backend; requests as typed values
  */

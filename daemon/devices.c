@@ -11,16 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "devices.h"
 #include "message.h"
+#include "program.h"
 
 #define DEVICES_MAX 64
 #define AGAIN_NS    (10 * NS_PER_S)
@@ -32,9 +31,8 @@ static struct {
 	uint32_t listed; /* how often they were */
 	bool whole;	 /* the last list was */
 	uint64_t asked_ns;
-	pid_t process; /* that was asked last; 0: none that is left */
-	int pipe;      /* -1: no list is on its way */
-	int pidfd;     /* of that process; -1: none, or the kernel gives none */
+	int pidfd; /* of the process that was asked last; below 0: none is left */
+	int pipe;  /* -1: no list is on its way */
 	struct daemon *daemon;
 	struct watch output, end;
 	sd_event_source *patience;
@@ -105,12 +103,12 @@ static int on_patience(sd_event_source *s, uint64_t usec, void *data)
 /* True: it has ended, or there is none. */
 static bool reap(void)
 {
-	if (devices.process && !waitpid(devices.process, NULL, WNOHANG))
+	if (devices.pidfd < 0)
+		return true;
+	if (!program_ended(devices.pidfd))
 		return false;
-	devices.process = 0;
 	watch_off(devices.daemon, &devices.end);
-	if (devices.pidfd >= 0)
-		close(devices.pidfd);
+	close(devices.pidfd);
 	devices.pidfd = -1;
 	return true;
 }
@@ -120,34 +118,20 @@ static void on_end(struct daemon *d, struct watch *watch, uint32_t events)
 	reap();
 }
 
-/* Starts the process; its output comes from `pipe`. 0 or an errno. */
+/* Starts the process; its output comes from `pipe`. 0 or a negative errno. */
 static int start(int output)
 {
-	static char name[] = "rtxgd", option[] = DEVICES_LIST, path[] = "PATH=/usr/bin:/bin",
-		    home[] = "HOME=/", language[] = "LC_ALL=C";
-	char *arguments[] = { name, option, NULL };
-	char *environment[] = { path, home, language, NULL };
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	sigset_t none;
-	int error;
+	const struct program list = {
+		.path = "/proc/self/exe",
+		.words = { "rtxgd", DEVICES_LIST },
+		.environment = { "PATH=/usr/bin:/bin", "HOME=/", "LC_ALL=C" },
+		.files = { { -1, STDIN_FILENO }, { output, STDOUT_FILENO }, { -1, STDERR_FILENO } },
+		.count = 3,
+		.group = true,
+	};
 
-	sigemptyset(&none);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	posix_spawnattr_setpgroup(&attributes, 0);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-	posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	error = posix_spawn(&devices.process, "/proc/self/exe", &files, &attributes, arguments,
-			    environment);
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attributes);
-	if (error)
-		devices.process = 0;
-	return error;
+	devices.pidfd = program_start(&list, NULL);
+	return devices.pidfd < 0 ? devices.pidfd : 0;
 }
 
 int devices_start(struct daemon *d)
@@ -182,19 +166,16 @@ bool devices_look(struct daemon *d)
 	error = start(ends[1]);
 	close(ends[1]);
 	if (!error && watch_on(d, &devices.output, ends[0], EPOLLIN))
-		error = ENOMEM;
+		error = -ENOMEM;
 	if (error) {
 		fprintf(stderr, "rtxgd: the devices of OpenCL cannot be listed: %s\n",
-			strerror(error));
+			strerror(-error));
 		devices.whole = false;
 		close(ends[0]);
 		return false;
 	}
 	devices.pipe = ends[0];
-	/* Without this it is reaped when the next is started. */
-	devices.pidfd = (int)syscall(SYS_pidfd_open, devices.process, 0u);
-	if (devices.pidfd >= 0)
-		watch_on(d, &devices.end, devices.pidfd, EPOLLIN);
+	watch_on(d, &devices.end, devices.pidfd, EPOLLIN);
 	sd_event_source_set_time_relative(devices.patience, PATIENCE_NS / 1000);
 	sd_event_source_set_enabled(devices.patience, SD_EVENT_ONESHOT);
 	return true;

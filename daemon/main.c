@@ -45,6 +45,7 @@
 #include "names.h"
 #include "objects.h"
 #include "place.h"
+#include "program.h"
 #include "raised.h"
 #include "ready.h"
 #include "task.h"
@@ -679,6 +680,9 @@ static int start(struct daemon *d, const struct options *options)
 	listener = get_socket(d);
 	if (listener < 0)
 		return listener;
+	ret = program_start_starter();
+	if (ret)
+		fail("cannot start the process that starts programs", NULL, ret);
 	raised_start(d->socket_path);
 	if (strcmp(options->host, "daemon")) {
 		ret = module_start(d, !strcmp(options->host, "module"));
@@ -728,6 +732,8 @@ int main(int argc, char **argv)
 
 	if (argc == 2 && !strcmp(argv[1], RAISED_GUARD))
 		return raised_guard();
+	if (argc == 2 && !strcmp(argv[1], PROGRAM_STARTER))
+		return program_starter();
 	if (argc == 2 && !strcmp(argv[1], CLOSER))
 		return closer();
 	if (argc == 2 && !strcmp(argv[1], DEVICES_LIST))

@@ -12,19 +12,18 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend.h"
 #include "binding.h"
 #include "memory.h"
+#include "program.h"
 
 #define HELPER	     "rtxg-gpumem"
 #define TRY_USEC     5000000ull
@@ -107,16 +106,18 @@ static void shut(int *fd)
 	*fd = -1;
 }
 
+static void end_helper(void)
+{
+	if (memory.pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, memory.pidfd, SIGKILL, NULL, 0u);
+}
+
 /* The program has ended, or is not wanted any more. */
 static void reap(void)
 {
 	watch_off(memory.daemon, &memory.ended);
 	memory.overdue = sd_event_source_disable_unref(memory.overdue);
-	if (memory.pid) {
-		kill(memory.pid, SIGKILL);
-		waitpid(memory.pid, NULL, WNOHANG);
-	}
-	memory.pid = 0;
+	end_helper();
 	memory.late = memory.killed = false;
 	shut(&memory.in);
 	shut(&memory.out);
@@ -127,36 +128,19 @@ static void reap(void)
 static int start_helper(void)
 {
 	const char *root = secure_getenv("RTXG_CGROUP_ROOT");
-	char path[512], *words[] = { HELPER, (char *)root, NULL };
-	struct sched_param other = { 0 };
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	sigset_t none;
-	int error;
+	char path[512];
+	struct program helper = { .files = { { memory.in, 0 }, { memory.out, 1 } }, .count = 2 };
 
 	if (!find_helper(path)) {
 		snprintf(memory.no_helper, sizeof(memory.no_helper),
 			 HELPER " is not beside rtxgd; install rtxg as a whole");
 		return -ENOENT;
 	}
-	sigemptyset(&none);
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_adddup2(&files, memory.in, 0);
-	posix_spawn_file_actions_adddup2(&files, memory.out, 1);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setsigmask(&attributes, &none);
-	posix_spawnattr_setschedpolicy(&attributes, SCHED_OTHER);
-	posix_spawnattr_setschedparam(&attributes, &other);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSCHEDULER);
-	error = posix_spawn(&memory.pid, path, &files, &attributes, words, environ);
-	posix_spawnattr_destroy(&attributes);
-	posix_spawn_file_actions_destroy(&files);
-	if (error) {
-		memory.pid = 0;
-		return -error;
-	}
-	memory.pidfd = (int)syscall(SYS_pidfd_open, memory.pid, 0u);
-	return memory.pidfd < 0 ? -errno : 0;
+	helper.path = path;
+	helper.words[0] = HELPER;
+	helper.words[1] = root;
+	memory.pidfd = program_start(&helper, NULL);
+	return memory.pidfd < 0 ? memory.pidfd : 0;
 }
 
 static bool prepare(void)
@@ -509,7 +493,7 @@ static int on_overdue(sd_event_source *s, uint64_t usec, void *data)
 		sd_event_source_set_enabled(s, SD_EVENT_ONESHOT);
 		return 0;
 	}
-	kill(memory.pid, SIGKILL);
+	end_helper();
 	memory.killed = true;
 	return 0;
 }
@@ -543,7 +527,7 @@ static void run(struct daemon *d)
 	bool ready;
 
 	/* What has changed meanwhile is for when the program has ended. */
-	if (memory.pid)
+	if (memory.pidfd >= 0)
 		return;
 	list_gpus(d);
 	ready = prepare();

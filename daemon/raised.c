@@ -22,17 +22,16 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "daemon.h"
 #include "process.h"
+#include "program.h"
 #include "raised.h"
 
 /* linux/sched.h; sched.h has no name for the policy. */
@@ -49,10 +48,10 @@
 
 static struct {
 	char path[128];
-	int fd;	     /* of the journal; -1: nothing was raised yet */
-	int pipe;    /* its other end is the guard's */
-	pid_t guard; /* 0: none */
-} raised = { .fd = -1, .pipe = -1 };
+	int fd;	   /* of the journal; -1: nothing was raised yet */
+	int pipe;  /* its other end is the guard's */
+	int guard; /* its pidfd; below 0: none */
+} raised = { .fd = -1, .pipe = -1, .guard = -1 };
 
 bool raised_real_time(int policy)
 {
@@ -204,29 +203,30 @@ static int open_journal(int flags)
 /* Without a guard the next daemon sets the threads back: no reason not to raise one. */
 static void start_guard(void)
 {
-	static char name[] = "rtxgd", option[] = RAISED_GUARD;
-	char *arguments[] = { name, option, NULL };
-	posix_spawn_file_actions_t files;
-	int ends[2], error;
+	struct program guard = { .path = "/proc/self/exe",
+				 .words = { "rtxgd", RAISED_GUARD },
+				 .count = 2 };
+	int ends[2];
 
-	if (raised.guard && !waitpid(raised.guard, NULL, WNOHANG))
+	if (raised.guard >= 0 && !program_ended(raised.guard))
 		return;
-	raised.guard = 0;
+	if (raised.guard >= 0)
+		close(raised.guard);
+	raised.guard = -1;
 	if (raised.pipe >= 0)
 		close(raised.pipe);
 	raised.pipe = -1;
 	if (pipe2(ends, O_CLOEXEC))
 		return;
-	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_adddup2(&files, ends[0], GUARD_PIPE);
-	posix_spawn_file_actions_adddup2(&files, raised.fd, GUARD_JOURNAL);
-	error = posix_spawn(&raised.guard, "/proc/self/exe", &files, NULL, arguments, environ);
-	posix_spawn_file_actions_destroy(&files);
+	guard.files[0].fd = ends[0];
+	guard.files[0].as = GUARD_PIPE;
+	guard.files[1].fd = raised.fd;
+	guard.files[1].as = GUARD_JOURNAL;
+	raised.guard = program_start(&guard, NULL);
 	close(ends[0]);
-	if (error) {
+	if (raised.guard < 0) {
 		fprintf(stderr, "rtxgd: the guard of raised threads cannot be started: %s\n",
-			strerror(error));
-		raised.guard = 0;
+			strerror(-raised.guard));
 		close(ends[1]);
 	} else {
 		raised.pipe = ends[1];

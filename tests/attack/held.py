@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-GETATTR, OPEN, READ, WRITE, INIT, IOCTL = 3, 14, 15, 16, 26, 39
+GETATTR, OPEN, READ, WRITE, FLUSH, INIT, IOCTL = 3, 14, 15, 16, 25, 26, 39
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)

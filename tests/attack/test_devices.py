@@ -53,19 +53,25 @@ def put_driver(stage: Stage, how: str) -> tuple[tuple[str, ...], Path]:
 
 
 def left_over(stage: Stage) -> list[str]:
-    """Children of the daemon's, dead ones too, and what else lists devices or was forked there."""
+    """Dead children of the daemon's and of its starter's, and what lists devices or was forked there."""
     assert stage.daemon.process is not None
-    own, found = stage.daemon.process.pid, []
+    words, stats, parents = {}, {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            ancestor = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            continue
-        closer = b"--close-descriptors" in words  # stays as long as the daemon
-        if (ancestor == own and not closer) or b"--list-devices" in words:
-            found.append((folder / "stat").read_text())
-    return found
+        pid = int(folder.name)
+        with contextlib.suppress(OSError):
+            words[pid] = (folder / "cmdline").read_bytes().split(b"\0")
+            stats[pid] = (folder / "stat").read_text()
+            parents[pid] = int(stats[pid].rsplit(")", 1)[1].split()[1])
+    own = stage.daemon.process.pid
+    started = {own} | {pid for pid, parent in parents.items() if parent == own}
+    # These stay as long as the daemon.
+    stay = (b"--close-descriptors", b"--start-programs")
+    return [
+        stats[pid]
+        for pid, parent in parents.items()
+        if b"--list-devices" in words[pid]
+        or (parent in started and not any(one in words[pid] for one in stay))
+    ]
 
 
 def mountable(words: tuple[str, ...]) -> bool:
@@ -268,4 +274,18 @@ def test_a_program_that_ends_while_its_request_is_kept_leaves_nothing(stage: Sta
 
     stage.run(ATTACKER, main).result()
     wait_for("no descriptor more", lambda: len(list(descriptors.iterdir())) <= before)
+    assert stage.as_victim(lambda c: c.open())["ok"]
+
+
+def test_without_the_process_that_starts_programs_the_daemon_goes_on(stage: Stage) -> None:
+    """It says so, and what needs a program is refused."""
+    stage.daemon.start(mode="--system")
+    assert stage.daemon.process is not None
+    own = stage.daemon.process.pid
+    (starter,) = map(int, Path(f"/proc/{own}/task/{own}/children").read_text().split())
+    assert b"--start-programs" in Path(f"/proc/{starter}/cmdline").read_bytes()
+    os.kill(starter, signal.SIGKILL)
+    reply = stage.as_victim(lambda c: c.open(gpu="phantom"))
+    assert reply["error"] == "ENODEV" and "could not be listed" in reply["message"], reply
+    assert "starts programs does not answer" in stage.daemon.log.read_text()
     assert stage.as_victim(lambda c: c.open())["ok"]

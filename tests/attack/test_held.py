@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from held import GETATTR, WRITE, held_file, hold_exec, hold_memory, is_held
+from held import FLUSH, GETATTR, WRITE, held_file, hold_exec, hold_memory, is_held
 from users import ATTACKER, BUILD, Connection, Stage, become, wait_for
 
 
@@ -95,6 +95,21 @@ def test_a_process_that_is_held_up_when_it_is_accepted_delays_no_other_user(
         wait_for("it is held", lambda: child.runs() and is_held(child.pid))
     stage.answers()
     assert is_held(child.pid)
+
+
+def test_a_file_that_does_not_close_holds_up_no_program_of_the_daemons(stage: Stage) -> None:
+    """A program that is started closes what it was not to have, and would wait for each of these."""
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        for _ in range(5):
+            Connection(stage.daemon.socket).send(b'{"op": "hello"}', (file,))
+        go()
+
+    start(stage, FLUSH, what)
+    wait_for("they wait", lambda: stage.usage(ATTACKER)["descriptors"]["used"] >= 5)
+    reply = stage.as_victim(lambda c: c.open(gpu="phantom"))
+    assert reply["error"] == "ENODEV", reply
+    assert stage.daemon.ask("limits")["opencl"]["whole"], reply
 
 
 HOLDS = [hold_memory, hold_exec]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import mmap
 import os
@@ -43,6 +44,14 @@ def wait_for(what: str, condition: Callable[[], Any]) -> Any:
             return value
         time.sleep(0.005)
     pytest.fail(f"{what}: not within {PATIENCE_S:.0f} s")
+
+
+def _children(pid: int) -> list[int]:
+    """Those that its first thread has."""
+    try:
+        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def wait_for_share(who: Any, part: float, within: float, busy: Callable[[], dict[Any, int]], work_ns: int = 2 * 10**9) -> None:
@@ -208,6 +217,21 @@ class Daemon:
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
+
+    def started(self, word: bytes) -> list[int]:
+        """Programs with that word among theirs which the daemon's starter has begun; no dead ones."""
+        assert self.process is not None
+        found = []
+        for starter in _children(self.process.pid):
+            for pid in _children(starter):
+                with contextlib.suppress(OSError):
+                    if word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                        found.append(pid)
+        return found
+
+    def guards(self) -> list[int]:
+        """Processes that set back what the daemon has raised, when it ends."""
+        return self.started(b"--guard-priorities")
 
     def connect(self, keep: bool = True) -> Connection:
         """A raw connection."""

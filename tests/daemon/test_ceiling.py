@@ -210,11 +210,10 @@ def test_what_another_has_set_stays_when_the_daemon_is_killed(daemon: Daemon, th
 
 
 def _guard(daemon: Daemon) -> Path:
-    """The daemon's only child, in /proc."""
-    assert daemon.process is not None
-    own = daemon.process.pid
-    (pid,) = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-    return Path("/proc") / pid
+    """In /proc."""
+    (pid,) = daemon.guards()
+    return Path(f"/proc/{pid}")
+
 
 
 def test_for_a_deadline_program(daemon: Daemon, thread: int) -> None:

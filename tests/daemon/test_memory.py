@@ -167,15 +167,7 @@ def nvml(tmp_path: Path, gpu: Gpu, tree: Cgroups) -> Nvml:
 
 def helpers(daemon: Daemon) -> list[int]:
     """The daemon's programs that set limits."""
-    assert daemon.process is not None
-    done = subprocess.run(
-        ["pgrep", "-P", str(daemon.process.pid), "-x", "rtxg-gpumem"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return [int(pid) for pid in done.stdout.split()]
+    return daemon.started(b"rtxg-gpumem")
 
 
 def memory_limit(daemon: Daemon, name: str) -> Reply:
@@ -379,8 +371,8 @@ def test_what_a_killed_program_was_asked_is_named_and_asked_again(
     nvml.fail("hang")
     assert gpu.daemon.ask("vgpu-remove", vgpu="cam")["ok"]
     end()
-    wait_for("it has ended", lambda: not helpers(gpu.daemon))
-    assert "memory is still limited in cgroup /a" in gpu.daemon.log.read_text()
+    said = "memory is still limited in cgroup /a"
+    wait_for("it is said", lambda: said in gpu.daemon.log.read_text())
     nvml.fail("0")
     assert gpu.daemon.ask("vgpu-create", vgpu="another")["ok"]
     wait_for("it is taken back", lambda: nvml.limits(tree) == {"/a": NONE})

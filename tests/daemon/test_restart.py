@@ -226,19 +226,10 @@ def test_a_thread_that_could_not_be_raised_is_raised_later(daemon: Daemon) -> No
             wait_for("it is set back", lambda: _priority(thread) == 10)
 
 
-def _guards(daemon: Daemon) -> list[int]:
-    """Processes of the daemon's that wait for its end."""
-    assert daemon.process is not None
-    own = daemon.process.pid
-    with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as file:
-        return [int(pid) for pid in file.read().split()]
-
-
 def _kill_guard(daemon: Daemon) -> None:
-    (guard,) = _guards(daemon)
+    (guard,) = daemon.guards()
     os.kill(guard, signal.SIGKILL)
-    stat = Path(f"/proc/{guard}/stat")
-    wait_for("it is dead", lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "Z")
+    wait_for("it is dead", lambda: not Path(f"/proc/{guard}").exists())
 
 
 def _leave(daemon: Daemon) -> None:
@@ -251,7 +242,7 @@ def test_a_thread_is_set_back_when_the_daemon_is_killed(daemon: Daemon) -> None:
     """Nobody starts another daemon. What is asked to end all processes of the service spares the guard until it has done that."""
     daemon.start()
     with _real_time_thread(10) as thread, _raised(daemon, thread):
-        (guard,) = _guards(daemon)
+        (guard,) = daemon.guards()
         os.kill(guard, signal.SIGTERM)
         daemon.kill()
         _leave(daemon)
@@ -269,7 +260,7 @@ def test_a_guard_that_was_killed_is_started_again(daemon: Daemon) -> None:
             _leave(daemon)
             wait_for("it is set back", lambda: _priority(thread) == 10)
         with _raised(daemon, thread):
-            (guard,) = _guards(daemon)
+            (guard,) = daemon.guards()
             assert daemon.kill(signal.SIGTERM) == 0
             wait_for("it leaves", lambda: not os.path.exists(f"/proc/{guard}"))
             assert _priority(thread) == 10
