@@ -22,6 +22,7 @@
 #include "nvidia_report.h"
 #include "objects.h"
 #include "process.h"
+#include "program.h"
 #include "rtxg/releases.h"
 #include "timeline.h"
 
@@ -261,6 +262,19 @@ static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 	return ret;
 }
 
+static int on_start_program(void *ctx, const char *path, const char *const words[],
+			    const int files[2], pid_t *pid)
+{
+	struct program program = { .path = path,
+				   .files = { { files[0], 3 }, { files[1], 4 } },
+				   .count = 2,
+				   .group = true };
+
+	for (unsigned int i = 0; words[i] && i < PROGRAM_WORDS; i++)
+		program.words[i] = words[i];
+	return program_start(&program, pid);
+}
+
 static void start(struct daemon *d)
 {
 	struct lever_nvidia_options options = { .size = sizeof(options),
@@ -274,7 +288,8 @@ static void start(struct daemon *d)
 					.acted = on_acted,
 					.label = on_label,
 					.number = on_number,
-					.place = on_place };
+					.place = on_place,
+					.start_program = on_start_program };
 
 	nvidia.daemon = d;
 	if (&nvidia_stand) {

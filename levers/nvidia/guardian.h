@@ -8,13 +8,15 @@
 #include <signal.h>
 #include <sys/types.h>
 #include "journal.h"
+#include "lever_nvidia.h"
 
 /*
  * Starts the program `path` with the journal, waits until it has its own client of the driver (at
  * most 10 s). *pidfd is readable once the guardian has ended. -ETIMEDOUT, or the guardian's own
- * error.
+ * error. ops: of the lever's host, which may start it.
  */
-int nv_guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int *pidfd);
+int nv_guardian_start(const struct lever_nvidia_ops *ops, const char *path,
+		      struct nv_journal *journal, pid_t *pid, int *pidfd);
 /* Tells it that its daemon ends in order, and waits for it. */
 void nv_guardian_stop(struct nv_journal *journal, pid_t pid, int pidfd);
 

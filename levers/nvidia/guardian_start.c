@@ -14,60 +14,85 @@
 #include <unistd.h>
 #include "guardian.h"
 
-int nv_guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, int *pidfd)
+/* Its pidfd, or a negative errno. `daemon`: the daemon's own pidfd. */
+static int start_by_fork(const char *path, int journal, int daemon, pid_t *pid)
 {
+	int fd;
+
+	*pid = fork();
+	if (*pid < 0)
+		return -errno;
+	if (!*pid) {
+		char j[16], d[16];
+
+		nv_guardian_ignore_signals();
+		setsid(); /* a signal to the daemon's group is not meant for it */
+		fcntl(journal, F_SETFD, 0);
+		fcntl(daemon, F_SETFD, 0);
+		snprintf(j, sizeof(j), "%d", journal);
+		snprintf(d, sizeof(d), "%d", daemon);
+		execlp(path, "rtxg-guardian", j, d, (char *)NULL);
+		_exit(127);
+	}
+	fd = (int)syscall(SYS_pidfd_open, *pid, 0);
+	if (fd < 0) {
+		fd = -errno;
+		kill(*pid, SIGKILL);
+		waitpid(*pid, NULL, 0);
+	}
+	return fd;
+}
+
+/* Waits for its end. It may be a child, and else has another parent, which reaps it. */
+static void await(pid_t pid, int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		;
+	waitpid(pid, NULL, WNOHANG);
+}
+
+int nv_guardian_start(const struct lever_nvidia_ops *ops, const char *path,
+		      struct nv_journal *journal, pid_t *pid, int *pidfd)
+{
+	static const char *const words[] = { "rtxg-guardian", "3", "4", NULL };
 	int own, fd, waited;
-	pid_t child;
+	pid_t process;
 
 	own = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	if (own < 0)
 		return -errno;
 	__atomic_store_n(&journal->page->guarded, 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&journal->page->farewell, 0, __ATOMIC_RELEASE);
-	child = fork();
-	if (child < 0) {
-		fd = -errno;
-		close(own);
-		return fd;
-	}
-	if (!child) {
-		char j[16], d[16];
-
-		nv_guardian_ignore_signals();
-		setsid(); /* a signal to the daemon's group is not meant for it */
-		fcntl(journal->fd, F_SETFD, 0);
-		fcntl(own, F_SETFD, 0);
-		snprintf(j, sizeof(j), "%d", journal->fd);
-		snprintf(d, sizeof(d), "%d", own);
-		execlp(path, "rtxg-guardian", j, d, (char *)NULL);
-		_exit(127);
-	}
+	if (ops->start_program)
+		fd = ops->start_program(ops->ctx, path, words, (int[]){ journal->fd, own },
+					&process);
+	else
+		fd = start_by_fork(path, journal->fd, own, &process);
 	close(own);
-	fd = (int)syscall(SYS_pidfd_open, child, 0);
-	if (fd < 0) {
-		fd = -errno;
-		kill(child, SIGKILL);
-		waitpid(child, NULL, 0);
+	if (fd < 0)
 		return fd;
-	}
 	for (waited = 0; waited < 1000; waited++) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
+		/* What it says comes before its end: so this is asked first. */
+		bool ended = poll(&p, 1, waited ? 10 : 1) > 0;
 		int32_t guarded =
 			(int32_t)__atomic_load_n(&journal->page->guarded, __ATOMIC_ACQUIRE);
 
 		if (guarded == 1) {
-			*pid = child;
+			*pid = process;
 			*pidfd = fd;
 			return 0;
 		}
-		if (guarded < 0 || poll(&p, 1, 10) > 0) {
-			waitpid(child, NULL, 0);
+		if (guarded < 0 || ended) {
+			await(process, fd);
 			close(fd);
 			return guarded < 0 ? guarded : -ENOENT;
 		}
 	}
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0u);
+	await(process, fd);
 	close(fd);
 	return -ETIMEDOUT;
 }
@@ -75,10 +100,9 @@ int nv_guardian_start(const char *path, struct nv_journal *journal, pid_t *pid, 
 void nv_guardian_stop(struct nv_journal *journal, pid_t pid, int pidfd)
 {
 	__atomic_store_n(&journal->page->farewell, 1, __ATOMIC_RELEASE);
-	if (pid > 0) {
-		kill(pid, SIGTERM);
-		waitpid(pid, NULL, 0);
-	}
-	if (pidfd >= 0)
-		close(pidfd);
+	if (pidfd < 0)
+		return;
+	syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0u);
+	await(pid, pidfd);
+	close(pidfd);
 }

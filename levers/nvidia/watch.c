@@ -57,7 +57,7 @@ void nv_guard(struct lever_nvidia *l)
 		return;
 	if (!path)
 		path = nv_helper_path("rtxg-guardian", own, sizeof(own));
-	err = nv_guardian_start(path, &l->journal, &l->guardian, &l->guardian_fd);
+	err = nv_guardian_start(&l->ops, path, &l->journal, &l->guardian, &l->guardian_fd);
 	l->guarded = !err;
 	l->guardian_error = err;
 	if (err) {

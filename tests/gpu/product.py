@@ -74,17 +74,19 @@ def cpu_ns(pid: int) -> int:
     return total
 
 
-def children(pid: int) -> list[int]:
-    """The processes that one has started."""
-    found = []
+def descendants(pid: int) -> list[int]:
+    """The processes that one has started, and theirs."""
+    parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = stat.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if int(text[text.rindex(")") + 2 :].split()[1]) == pid:
-            found.append(int(stat.parent.name))
-    return found
+        parents[int(stat.parent.name)] = int(text[text.rindex(")") + 2 :].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 @dataclass
@@ -324,10 +326,10 @@ class Product:
         return Timeline.of(self.ask("timeline")["events"])
 
     def pids(self) -> list[int]:
-        """The daemon and its guardian."""
+        """The daemon, its guardian and what else it needs beside it."""
         if not self.process:
             return []
-        return [self.process.pid, *children(self.process.pid)]
+        return [self.process.pid, *descendants(self.process.pid)]
 
 
 class Programs(Loads):
@@ -404,7 +406,7 @@ def python(name: str, *words: str | Path | float) -> list[str]:
 
 
 class CpuMeter:
-    """CPU that the daemon and its guardian used in a stretch of time, percent of one CPU."""
+    """CPU that the daemon, its guardian and others of its own used in a stretch of time, percent of one CPU."""
 
     def __init__(self, product: Product) -> None:
         self.pids = product.pids()
@@ -415,7 +417,7 @@ class CpuMeter:
         return sum(self.parts())
 
     def parts(self) -> list[float]:
-        """The daemon, then its guardian."""
+        """The daemon first."""
         length = max(time.monotonic_ns() - self.began, 1)
         used = [cpu_ns(p) - b for p, b in zip(self.pids, self.before, strict=True)]
         return [100.0 * u / length for u in used]

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "act.h"
+#include "guardian.h"
 #include "fake_nvidiactl.h"
 #include "journal.h"
 #include "rig.h"
@@ -105,9 +106,68 @@ static void the_guardian_says_when_it_cannot(void **state)
 	nv_journal_close(&journal);
 }
 
+/* As a host does it: the program's parent is another process, which reaps it. */
+static int start_elsewhere(void *ctx, const char *path, const char *const words[],
+			   const int files[2], pid_t *pid)
+{
+	int ends[2];
+	pid_t parent, daemon = getpid();
+
+	assert_string_equal(path, "guardian");
+	assert_int_equal(pipe(ends), 0);
+	parent = fork();
+	if (!parent) {
+		pid_t own = getpid(), child = fork();
+
+		if (!child) {
+			char *argv[] = { (char *)words[0], (char *)words[1], (char *)words[2],
+					 NULL };
+
+			die_with(own);
+			if (dup2(files[0], 3) != 3 || dup2(files[1], 4) != 4)
+				_exit(3);
+			_exit(guardian_main(3, argv));
+		}
+		die_with(daemon);
+		if (write(ends[1], &child, sizeof(child)) != sizeof(child))
+			_exit(1);
+		waitpid(child, NULL, 0);
+		_exit(0);
+	}
+	assert_int_equal(read(ends[0], pid, sizeof(*pid)), sizeof(*pid));
+	close(ends[0]);
+	close(ends[1]);
+	return (int)syscall(SYS_pidfd_open, *pid, 0);
+}
+
+static void a_host_may_start_it(void **state)
+{
+	pid_t pid = 0;
+	const struct lever_nvidia_ops ops = { .size = sizeof(ops),
+					      .start_program = start_elsewhere };
+	struct nv_journal journal;
+	int fd = -1;
+
+	assert_int_equal(nv_journal_create(&journal), 0);
+	assert_int_equal(nv_guardian_start(&ops, "guardian", &journal, &pid, &fd), 0);
+	assert_true(pid > 0 && fd >= 0);
+	assert_int_equal(journal.page->guarded, 1);
+	nv_guardian_stop(&journal, pid, fd);
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+	assert_int_equal(kill(pid, 0), -1);
+	/* It cannot begin: its error, not a wait for something that never comes. */
+	fake->open_error = EACCES;
+	assert_int_equal(nv_guardian_start(&ops, "guardian", &journal, &pid, &fd), -EACCES);
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+	nv_journal_close(&journal);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_host_may_start_it, before),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
 		cmocka_unit_test_setup(the_guardian_says_when_it_cannot, before),
 	};

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness import Setup, progress, xids
-from product import Product, Programs, Timeline, children
+from product import Product, Programs, Timeline, descendants
 
 from .churn import Starter
 
@@ -82,7 +82,7 @@ class Soak:
     def kill_guardian(self) -> None:
         """kill -9."""
         assert self.product.process
-        for pid in children(self.product.process.pid):
+        for pid in descendants(self.product.process.pid):
             name = Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
             if name.startswith("rtxg-guard"):
                 death = time.monotonic_ns()
