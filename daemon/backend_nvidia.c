@@ -268,7 +268,8 @@ static int on_start_program(void *ctx, const char *path, const char *const words
 	struct program program = { .path = path,
 				   .files = { { files[0], 3 }, { files[1], 4 } },
 				   .count = 2,
-				   .group = true };
+				   .group = true,
+				   .deaf = true };
 
 	for (unsigned int i = 0; words[i] && i < PROGRAM_WORDS; i++)
 		program.words[i] = words[i];

@@ -38,7 +38,8 @@ int closer_start(void)
 	struct program program = { .path = "/proc/self/exe",
 				   .words = { "rtxgd", CLOSER },
 				   .files = { { .as = SOCKET } },
-				   .count = 1 };
+				   .count = 1,
+				   .deaf = true };
 	int ends[2], pidfd;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))

@@ -36,7 +36,7 @@ struct order {
 	uint32_t words, environment, files;
 	int32_t as[PROGRAM_FILES];
 	uint32_t given; /* bit n: file n came along, else it is /dev/null */
-	bool group;
+	bool group, deaf;
 };
 
 /* The pidfd comes along. */
@@ -51,6 +51,8 @@ int program_start_starter(void)
 	static char name[] = "rtxgd", option[] = PROGRAM_STARTER;
 	char *arguments[] = { name, option, NULL };
 	posix_spawn_file_actions_t files;
+	posix_spawnattr_t deaf;
+	sigset_t all;
 	pid_t process;
 	int ends[2], error;
 
@@ -58,7 +60,13 @@ int program_start_starter(void)
 		return errno;
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_adddup2(&files, ends[1], SOCKET);
-	error = posix_spawn(&process, "/proc/self/exe", &files, NULL, arguments, environ);
+	/* What is sent to all processes of this name or group is meant for the daemon. */
+	sigfillset(&all);
+	posix_spawnattr_init(&deaf);
+	posix_spawnattr_setsigmask(&deaf, &all);
+	posix_spawnattr_setflags(&deaf, POSIX_SPAWN_SETSIGMASK);
+	error = posix_spawn(&process, "/proc/self/exe", &files, &deaf, arguments, environ);
+	posix_spawnattr_destroy(&deaf);
 	posix_spawn_file_actions_destroy(&files);
 	close(ends[1]);
 	if (error)
@@ -151,7 +159,9 @@ static int without_starter(int error)
 
 int program_start(const struct program *program, pid_t *pid)
 {
-	struct order order = { .files = program->count, .group = program->group };
+	struct order order = { .files = program->count,
+			       .group = program->group,
+			       .deaf = program->deaf };
 	struct pollfd ready = { .fd = starter_fd, .events = POLLIN };
 	char text[TEXT_MOST];
 	struct iovec io[] = { { &order, sizeof(order) }, { text, 0 } };
@@ -208,11 +218,20 @@ static int start(const struct order *order, const char *text, const int fds[PROG
 		take_all(take_all(text, words, order->words), environment, order->environment);
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attributes;
+	short flags = POSIX_SPAWN_SETSIGMASK;
+	sigset_t blocked;
 	int error;
 
+	if (order->group)
+		flags |= POSIX_SPAWN_SETPGROUP;
+	if (order->deaf)
+		sigfillset(&blocked);
+	else
+		sigemptyset(&blocked);
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setpgroup(&attributes, 0);
-	posix_spawnattr_setflags(&attributes, order->group ? POSIX_SPAWN_SETPGROUP : 0);
+	posix_spawnattr_setsigmask(&attributes, &blocked);
+	posix_spawnattr_setflags(&attributes, flags);
 	posix_spawn_file_actions_init(&files);
 	for (unsigned int i = 0, n = 0; i < order->files; i++)
 		if (order->given & 1u << i)
@@ -269,7 +288,7 @@ int program_starter(void)
 {
 	struct sigaction action = { .sa_handler = on_child };
 	struct pollfd daemon = { .fd = SOCKET, .events = POLLIN };
-	sigset_t none, child;
+	sigset_t but_child;
 	struct stat st;
 
 	if (fstat(SOCKET, &st) || !S_ISSOCK(st.st_mode)) {
@@ -280,19 +299,13 @@ int program_starter(void)
 	}
 	fcntl(SOCKET, F_SETFD, FD_CLOEXEC);
 	sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){ 0 });
-	sigemptyset(&none);
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
+	sigfillset(&but_child);
+	sigdelset(&but_child, SIGCHLD);
 	sigaction(SIGCHLD, &action, NULL);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	for (;;) {
-		sigprocmask(SIG_BLOCK, &child, NULL);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
 			;
-		if (ppoll(&daemon, 1, NULL, &none) > 0) {
-			sigprocmask(SIG_SETMASK, &none, NULL);
-			if (!take_order())
-				return 0;
-		}
+		if (ppoll(&daemon, 1, NULL, &but_child) > 0 && !take_order())
+			return 0;
 	}
 }

@@ -23,6 +23,7 @@ struct program {
 	} files[PROGRAM_FILES];
 	unsigned int count; /* of files; the program has no others but the standard ones */
 	bool group;	    /* a process group of its own */
+	bool deaf;	    /* it begins with all signals blocked */
 };
 
 /*

@@ -205,7 +205,8 @@ static void start_guard(void)
 {
 	struct program guard = { .path = "/proc/self/exe",
 				 .words = { "rtxgd", RAISED_GUARD },
-				 .count = 2 };
+				 .count = 2,
+				 .deaf = true };
 	int ends[2];
 
 	if (raised.guard >= 0 && !program_ended(raised.guard))

@@ -75,8 +75,9 @@ struct lever_nvidia_ops {
 	uint32_t (*place)(void *ctx, uint32_t pid);
 	/*
 	 * Starts a program with these words (up to a NULL), the files as its descriptors 3 and 4
-	 * and no others but the standard ones, in a process group of its own. Its pidfd and *pid,
-	 * or a negative errno. NULL: the lever forks, and closes what the host has open.
+	 * and no others but the standard ones, in a process group of its own, with all signals
+	 * blocked. Its pidfd and *pid, or a negative errno. NULL: the lever forks, and closes what
+	 * the host has open.
 	 */
 	int (*start_program)(void *ctx, const char *path, const char *const words[],
 			     const int files[2], pid_t *pid);

@@ -277,6 +277,25 @@ def test_a_program_that_ends_while_its_request_is_kept_leaves_nothing(stage: Sta
     assert stage.as_victim(lambda c: c.open())["ok"]
 
 
+def test_a_signal_to_all_of_its_name_ends_the_daemon_alone(stage: Stage) -> None:
+    """As `pkill -HUP rtxgd` sends it: the others end when the daemon does."""
+    stage.daemon.start(mode="--system")
+    assert stage.daemon.process is not None
+    own = stage.daemon.process.pid
+    (starter,) = map(int, Path(f"/proc/{own}/task/{own}/children").read_text().split())
+    (closer,) = wait_for("it begins", lambda: stage.daemon.started(b"--close-descriptors"))
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+        for pid in (starter, closer):
+            os.kill(pid, number)
+    assert stage.as_victim(lambda c: c.open(gpu="phantom"))["error"] == "ENODEV"
+    assert listed(stage)["whole"], "the starter starts programs"
+    assert Path(f"/proc/{closer}").exists()
+    assert stage.daemon.kill(signal.SIGTERM) == 0
+    for pid in (starter, closer):
+        wait_for("it ends", lambda pid=pid: not Path(f"/proc/{pid}").exists())
+    stage.daemon.start(mode="--system")
+
+
 def test_without_the_process_that_starts_programs_the_daemon_goes_on(stage: Stage) -> None:
     """It says so, and what needs a program is refused."""
     stage.daemon.start(mode="--system")
