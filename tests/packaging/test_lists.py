@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The lists of the Debian packages and what is installed say the same.
+"""The lists of the Debian packages and what is installed say the same; its users can be made.
 
 dh_install and dh_missing say so too, where packages are built: that is slow, and seldom done.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
@@ -81,3 +82,16 @@ def test_what_is_installed_is_in_a_package(installed: set[str]) -> None:
     known = listed() | examples() | set(lines(DEBIAN / "not-installed"))
     lost = [path for path in installed if not any(matches(path, pattern) for pattern in known)]
     assert not lost
+
+
+@pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="systemd-sysusers is not here")
+def test_its_users_can_be_made(tmp_path: Path) -> None:
+    """One that systemd refuses leaves the package unconfigured."""
+    (tmp_path / "etc").mkdir()
+    file = ROOT / "daemon/systemd/rtxg.sysusers.conf"
+    done = subprocess.run(
+        ["systemd-sysusers", f"--root={tmp_path}", file], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "not a valid" not in done.stderr, done.stderr
+    assert "rtxg-devices:" in (tmp_path / "etc/passwd").read_text()
+    assert "rtxg:" in (tmp_path / "etc/group").read_text()
