@@ -380,24 +380,17 @@ def ffdbf(
     densest = max(_usage(costs, deadlines))
     if densest > 1 or usage > m:
         return False
-    c, t, d = _doubles(costs), _doubles(periods), _doubles(deadlines)
     work_left = MOST_WORK
     for speed in [densest] + [Fraction(k, 50) for k in range(floor(densest * 50) + 1, 51)]:
         margin = m - (m - 1) * speed - usage
         if margin <= 0:
             break
         horizon = sum(costs, Fraction(0)) / margin
-        work_left -= int(2 * len(tasks) * sum(float(horizon) / t + 1))
+        work_left -= int(2 * len(tasks) * sum(horizon / ti + 1 for _, ti, _ in tasks))
         if work_left < 0:
             return False
-        points: set[Fraction] = set()
-        for ci, ti, di in tasks:
-            window = min(Fraction(ci) / speed, Fraction(di))
-            for job in range(floor(horizon / ti) + 1):
-                points.update((job * ti + di, job * ti + di - window))
         slope = m - (m - 1) * speed
-        chosen = [at for at in points if at <= horizon]
-        unclear = _ffdbf_unclear(chosen, (c, t, d), float(speed), float(slope), _UNCLEAR * m)
+        unclear = _ffdbf_unclear(tasks, speed, slope, horizon)
         if unclear is not None and all(
             sum((ffdbf_demand(ci, ti, di, at, speed) for ci, ti, di in tasks), Fraction(0))
             <= slope * at
@@ -408,31 +401,32 @@ def ffdbf(
 
 
 def _ffdbf_unclear(
-    points: list[Fraction],
-    tasks: tuple[NDArray[np.float64], ...],
-    speed: float,
-    slope: float,
-    tolerance: float,
-) -> list[Fraction] | None:
-    """The points where doubles do not tell whether FF-DBF is above slope times t; None if it is,
-    clearly, at one of them."""
-    c, t, d = tasks
-    begin = (d - c / speed) - 1e-9 * t
-    unclear: list[Fraction] = []
-    each = max(1, _AT_ONCE // len(c))
-    for first in range(0, len(points), each):
-        some = points[first : first + each]
-        near = _doubles(some)[:, None]
-        # A point at the very end of a job's window must not fall to the wrong side of it.
-        jobs = np.floor(near / t * (1 + 1e-15) + 1e-12)
-        rest = near - jobs * t
-        last = np.maximum(0.0, c - np.maximum(0.0, d - rest) * speed)
-        demand = (jobs * c + np.where(rest >= begin, last, 0.0)).sum(axis=1)
-        missing = demand - slope * near[:, 0]
-        near_enough = tolerance * np.maximum(near[:, 0], t.max())
-        if np.any(missing > near_enough):
-            return None
-        unclear += [some[i] for i in np.nonzero(missing > -near_enough)[0]]
+    tasks: list[tuple[Number, Number, Number]], speed: Fraction, slope: Fraction, horizon: Fraction
+) -> set[Fraction] | None:
+    """The ends of forced-forward windows up to the horizon where doubles do not tell whether FF-DBF
+    is above slope times t; None if it is, clearly, at one of them."""
+    c, t, d = (_doubles(values) for values in zip(*tasks, strict=True))
+    begin = (d - c / float(speed)) - 1e-9 * t
+    tolerance = _UNCLEAR * len(tasks)
+    unclear: set[Fraction] = set()
+    each = max(1, _AT_ONCE // len(tasks))
+    for ci, ti, di in tasks:
+        for end in {di, di - min(Fraction(ci) / speed, Fraction(di))}:
+            # All jobs of which that end lies within the horizon.
+            count = floor((horizon - end) / ti) + 1
+            for first in range(0, count, each):
+                jobs = np.arange(first, min(count, first + each))
+                near = (jobs * float(ti) + float(end))[:, None]
+                # A point at the very end of a job's window must not fall to the wrong side of it.
+                whole = np.floor(near / t * (1 + 1e-15) + 1e-12)
+                rest = near - whole * t
+                last = np.maximum(0.0, c - np.maximum(0.0, d - rest) * float(speed))
+                demand = (whole * c + np.where(rest >= begin, last, 0.0)).sum(axis=1)
+                missing = demand - float(slope) * near[:, 0]
+                near_enough = tolerance * np.maximum(near[:, 0], t.max())
+                if np.any(missing > near_enough):
+                    return None
+                unclear.update(int(job) * ti + end for job in jobs[missing > -near_enough])
     return unclear
 
 
