@@ -167,6 +167,8 @@ static void serve(struct object *c)
 	}
 }
 
+static unsigned int passes; /* of the engine over all channels */
+
 static void *engine(void *arg)
 {
 	for (;;) {
@@ -178,9 +180,26 @@ static void *engine(void *arg)
 			      1))
 				serve(&object[i]);
 		pthread_mutex_unlock(&lock);
+		__atomic_add_fetch(&passes, 1, __ATOMIC_RELEASE);
 		nanosleep(&(struct timespec){ .tv_nsec = 50000 }, NULL);
 	}
 	return NULL;
+}
+
+/*
+ * The library sleeps so often until it gives an engine up. This engine is a thread, which may wait
+ * for a processor for longer than that: a sleep ends when it has looked once.
+ */
+int usleep(useconds_t us)
+{
+	unsigned int before = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
+
+	do
+		nanosleep(&(struct timespec){ .tv_sec = us / 1000000,
+					      .tv_nsec = us % 1000000 * 1000 },
+			  NULL);
+	while (running == getpid() && __atomic_load_n(&passes, __ATOMIC_ACQUIRE) == before);
+	return 0;
 }
 
 static void fork_prepare(void)
