@@ -215,8 +215,9 @@ int BPF_PROG(softirq_done, unsigned int vector)
  */
 static __always_inline bool still_runs(struct task_struct *task)
 {
-	return bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ(task, on_cpu) &&
-	       BPF_CORE_READ(task, on_rq);
+	/* An int, and a byte from Linux 7.2 on. */
+	return bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu) &&
+	       BPF_CORE_READ_BITFIELD_PROBED(task, on_rq);
 }
 
 static __always_inline bool is_interrupt_thread(struct task_struct *task)
