@@ -53,7 +53,7 @@ def put_driver(stage: Stage, how: str) -> tuple[tuple[str, ...], Path]:
 
 
 def left_over(stage: Stage) -> list[str]:
-    """Dead children of the daemon's and of its starter's, and what lists devices or was forked there."""
+    """Dead children of the daemon's and its starter's, and what lists devices or was forked there."""
     assert stage.daemon.process is not None
     words, stats, parents = {}, {}, {}
     for folder in Path("/proc").glob("[0-9]*"):

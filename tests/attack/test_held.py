@@ -98,7 +98,7 @@ def test_a_process_that_is_held_up_when_it_is_accepted_delays_no_other_user(
 
 
 def test_a_file_that_does_not_close_holds_up_no_program_of_the_daemons(stage: Stage) -> None:
-    """A program that is started closes what it was not to have, and would wait for each of these."""
+    """A program that is started closes what it is not to have, and would wait for each of these."""
 
     def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
         for _ in range(5):

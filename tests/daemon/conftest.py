@@ -219,7 +219,7 @@ class Daemon:
         return self.process.wait(PATIENCE_S)
 
     def started(self, word: bytes) -> list[int]:
-        """Programs with that word among theirs which the daemon's starter has begun; no dead ones."""
+        """Programs with that word that the daemon's starter has begun; no dead ones."""
         assert self.process is not None
         found = []
         for starter in _children(self.process.pid):

@@ -406,7 +406,7 @@ def python(name: str, *words: str | Path | float) -> list[str]:
 
 
 class CpuMeter:
-    """CPU that the daemon, its guardian and others of its own used in a stretch of time, percent of one CPU."""
+    """CPU that the daemon and its own processes used in a stretch of time, percent of one CPU."""
 
     def __init__(self, product: Product) -> None:
         self.pids = product.pids()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Units and packages on a machine that runs: systemd in a virtual machine, programs attached, an upgrade, a removal, a purge."""
+"""Units and packages on a machine that runs: systemd in a guest, programs attached, an upgrade,
+a removal, a purge.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ BUILD = Path(os.environ.get("RTXG_BUILD", ROOT / "build/release")).resolve()
 
 def judged(*words: str | Path) -> str:
     """What the guest printed; all has passed."""
-    done = subprocess.run([ROOT / "tests/vm/systemd/run", *words], capture_output=True, text=True, timeout=3000)
+    command = [ROOT / "tests/vm/systemd/run", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
     print(done.stdout)
     if done.returncode == 2 and re.search(r"needs root|is missing", done.stderr):
         pytest.skip(done.stderr.strip()[:300])
