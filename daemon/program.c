@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "program.h"
+#include "rtxg_clock.h"
 
 #define SOCKET	  3 /* the process's end */
 #define TEXT_MOST 4096u
@@ -33,6 +34,7 @@ extern char **environ;
 
 /* Then come the words, the environment and the path, each with the 0 at its end. */
 struct order {
+	uint64_t until_ns; /* nobody waits for it afterwards */
 	uint32_t words, environment, files;
 	int32_t as[PROGRAM_FILES];
 	uint32_t given; /* bit n: file n came along, else it is /dev/null */
@@ -44,7 +46,11 @@ struct answer {
 	int32_t error, pid;
 };
 
-static int starter_fd = -1;
+static struct {
+	int fd; /* below 0: there is none */
+	pid_t pid;
+	bool owes; /* the answer to an order that was given up */
+} starter = { .fd = -1 };
 
 int program_start_starter(void)
 {
@@ -53,7 +59,6 @@ int program_start_starter(void)
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t deaf;
 	sigset_t all;
-	pid_t process;
 	int ends[2], error;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
@@ -65,14 +70,14 @@ int program_start_starter(void)
 	posix_spawnattr_init(&deaf);
 	posix_spawnattr_setsigmask(&deaf, &all);
 	posix_spawnattr_setflags(&deaf, POSIX_SPAWN_SETSIGMASK);
-	error = posix_spawn(&process, "/proc/self/exe", &files, &deaf, arguments, environ);
+	error = posix_spawn(&starter.pid, "/proc/self/exe", &files, &deaf, arguments, environ);
 	posix_spawnattr_destroy(&deaf);
 	posix_spawn_file_actions_destroy(&files);
 	close(ends[1]);
 	if (error)
 		close(ends[0]);
 	else
-		starter_fd = ends[0];
+		starter.fd = ends[0];
 	return error;
 }
 
@@ -146,31 +151,91 @@ static bool put_all(char *text, size_t *size, const char *const words[PROGRAM_WO
 	return true;
 }
 
-/* What may come late would be taken for the answer to another order. */
+/* Where it has ended there is no other: a new one would be given a copy of what users have sent. */
 static int without_starter(int error)
 {
 	fprintf(stderr,
 		"rtxgd: the process that starts programs does not answer: %s; restart rtxgd\n",
 		strerror(error));
-	close(starter_fd);
-	starter_fd = -1;
+	close(starter.fd);
+	starter.fd = -1;
+	return -error;
+}
+
+/* The answer that has come: a pidfd, or a negative errno. */
+static int take_answer(pid_t *pid)
+{
+	struct answer said;
+	int fds[PROGRAM_FILES];
+
+	if (hear(starter.fd, &said, sizeof(said), fds) != sizeof(said))
+		return without_starter(EPIPE);
+	if (said.error)
+		return -said.error;
+	if (pid)
+		*pid = said.pid;
+	if (fds[0] >= 0)
+		return fds[0];
+	/* Nobody would know that it runs. It has just begun: its number is not another's yet. */
+	kill(said.pid, SIGKILL);
+	return -EMFILE;
+}
+
+/* What an order that was given up has started ends. False: there still is no answer. */
+static bool settle(void)
+{
+	int pidfd;
+
+	if (!program_ended(starter.fd))
+		return false;
+	starter.owes = false;
+	pidfd = take_answer(NULL);
+	if (pidfd >= 0) {
+		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0u);
+		close(pidfd);
+	}
+	return true;
+}
+
+/* Without a place for the pidfd, the program would run and nobody know it. */
+static int send_order(const struct iovec io[2], const int *fds, unsigned int count)
+{
+	int place = fcntl(starter.fd, F_DUPFD_CLOEXEC, 0), error = 0;
+
+	if (place < 0)
+		return -errno;
+	if (!say(starter.fd, (struct iovec *)io, 2, fds, count))
+		error = errno;
+	else if (poll(&(struct pollfd){ .fd = starter.fd, .events = POLLIN }, 1, PATIENCE) <= 0)
+		error = ETIMEDOUT;
+	close(place);
+	if (error == EPIPE || error == ECONNRESET)
+		return without_starter(error);
+	if (error == ETIMEDOUT) {
+		starter.owes = true;
+		fprintf(stderr, "rtxgd: the process that starts programs takes its time: until it "
+				"answers, no program is started\n");
+	}
 	return -error;
 }
 
 int program_start(const struct program *program, pid_t *pid)
 {
-	struct order order = { .files = program->count,
+	struct order order = { .until_ns = rtxg_now_ns() + PATIENCE * 1000000ull,
+			       .files = program->count,
 			       .group = program->group,
 			       .deaf = program->deaf };
-	struct pollfd ready = { .fd = starter_fd, .events = POLLIN };
 	char text[TEXT_MOST];
 	struct iovec io[] = { { &order, sizeof(order) }, { text, 0 } };
-	struct answer said;
-	int fds[PROGRAM_FILES];
+	int fds[PROGRAM_FILES], error;
 	unsigned int count = 0;
 
-	if (starter_fd < 0)
+	if (starter.owes && !settle())
+		return -EBUSY;
+	if (starter.fd < 0) {
+		waitpid(starter.pid, NULL, WNOHANG);
 		return -EPIPE;
+	}
 	if (!put_all(text, &io[1].iov_len, program->words, &order.words) ||
 	    !put_all(text, &io[1].iov_len, program->environment, &order.environment) ||
 	    !put(text, &io[1].iov_len, program->path))
@@ -182,17 +247,8 @@ int program_start(const struct program *program, pid_t *pid)
 		order.given |= 1u << i;
 		fds[count++] = program->files[i].fd;
 	}
-	if (!say(starter_fd, io, 2, fds, count))
-		return without_starter(errno);
-	if (poll(&ready, 1, PATIENCE) <= 0)
-		return without_starter(ETIMEDOUT);
-	if (hear(starter_fd, &said, sizeof(said), fds) != sizeof(said))
-		return without_starter(EPIPE);
-	if (said.error)
-		return -said.error;
-	if (pid)
-		*pid = said.pid;
-	return fds[0];
+	error = send_order(io, fds, count);
+	return error ? error : take_answer(pid);
 }
 
 bool program_ended(int pidfd)
@@ -261,7 +317,9 @@ static bool take_order(void)
 
 	if (n <= 0)
 		return n < 0 && (errno == EINTR || errno == EAGAIN);
-	answer.error = start(&packet.order, packet.text, fds, &child);
+	answer.error = rtxg_now_ns() > packet.order.until_ns
+			       ? ETIMEDOUT
+			       : start(&packet.order, packet.text, fds, &child);
 	if (!answer.error) {
 		answer.pid = child;
 		pidfd = (int)syscall(SYS_pidfd_open, child, 0u);

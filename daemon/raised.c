@@ -228,6 +228,8 @@ static void start_guard(void)
 	if (raised.guard < 0) {
 		fprintf(stderr, "rtxgd: the guard of raised threads cannot be started: %s\n",
 			strerror(-raised.guard));
+		/* One that begins all the same must not take this for the daemon's end. */
+		(void)!write(ends[1], "", 1);
 		close(ends[1]);
 	} else {
 		raised.pipe = ends[1];
@@ -338,6 +340,9 @@ int raised_guard(void)
 	sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param);
 	while (poll(&daemon, 1, -1) < 0)
 		;
+	/* The daemon lives, and says that it has no use for this one. */
+	if (daemon.revents & POLLIN)
+		return 0;
 	use_journal(GUARD_JOURNAL);
 	return 0;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -316,3 +317,35 @@ def test_without_the_process_that_starts_programs_the_daemon_goes_on(stage: Stag
     assert reply["error"] == "ENODEV" and "could not be listed" in reply["message"], reply
     assert "starts programs does not answer" in stage.daemon.log.read_text()
     assert stage.as_victim(lambda c: c.open())["ok"]
+
+
+def test_a_program_whose_descriptor_has_no_place_does_not_run(stage: Stage) -> None:
+    """The daemon would not know of it, and start a second one beside it."""
+    words, note = put_driver(stage, "hang")
+    stage.daemon.start(mode="--system", prefix=words)
+    path = stage.daemon.socket
+    assert stage.daemon.process is not None
+    own = stage.daemon.process.pid
+    go, write_end = os.pipe()
+
+    def main(ready: Callable[[], None]) -> Any:
+        connection = Connection(path)
+        assert connection.ask("hello")["ok"]
+        ready()
+        os.read(go, 1)
+        return connection.open(gpu="phantom")
+
+    attack = stage.attack(main)
+    # For both ends of the pipe that the list comes through, and no more.
+    used = {int(one.name) for one in Path(f"/proc/{own}/fd").iterdir()}
+    limit = next(n for n in range(1024) if len(set(range(n)) - used) == 2)
+    before = resource.prlimit(own, resource.RLIMIT_NOFILE)
+    resource.prlimit(own, resource.RLIMIT_NOFILE, (limit, before[1]))
+    os.write(write_end, b".")
+    reply = attack.result()
+    resource.prlimit(own, resource.RLIMIT_NOFILE, before)
+    os.close(go)
+    os.close(write_end)
+    assert reply["error"] == "ENODEV" and "could not be listed" in reply["message"], reply
+    assert "cannot be listed: Too many open files" in stage.daemon.log.read_text()
+    assert not left_over(stage) and not note.read_text().count("begins")

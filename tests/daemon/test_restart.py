@@ -232,6 +232,12 @@ def _kill_guard(daemon: Daemon) -> None:
     wait_for("it is dead", lambda: not Path(f"/proc/{guard}").exists())
 
 
+def _idle(pid: int) -> bool:
+    """It waits or is dead, and has no child that runs."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return not children and Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] in "SZ"
+
+
 def _leave(daemon: Daemon) -> None:
     for connection in daemon.connections:
         connection.close()
@@ -264,6 +270,29 @@ def test_a_guard_that_was_killed_is_started_again(daemon: Daemon) -> None:
             assert daemon.kill(signal.SIGTERM) == 0
             wait_for("it leaves", lambda: not os.path.exists(f"/proc/{guard}"))
             assert _priority(thread) == 10
+
+
+def test_a_guard_that_begins_late_takes_nothing_back(daemon: Daemon) -> None:
+    """What starts it was held up, and is used again: the daemon had given up."""
+    daemon.start()
+    assert daemon.process is not None
+    own = daemon.process.pid
+    (starter,) = map(int, Path(f"/proc/{own}/task/{own}/children").read_text().split())
+    journal = daemon.folder / f"{os.path.basename(daemon.socket)}.raised"
+    with _real_time_thread(10) as thread:
+        os.kill(starter, signal.SIGSTOP)
+        try:
+            with _raised(daemon, thread):
+                os.kill(starter, signal.SIGCONT)
+                wait_for("it waits again", lambda: _idle(starter))
+                assert _priority(thread) == 60
+                assert journal.read_text().strip()
+                _leave(daemon)
+                wait_for("it is set back", lambda: _priority(thread) == 10)
+        finally:
+            os.kill(starter, signal.SIGCONT)
+        with _raised(daemon, thread):
+            assert daemon.guards()
 
 
 @pytest.mark.parametrize(
