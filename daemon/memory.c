@@ -66,12 +66,11 @@ static struct {
 	struct memory_limit *limits;
 	uint32_t count, next;
 	uint32_t chains[CHAINS]; /* the first of each, from 1; 0: there is none */
-	pid_t pid;		 /* of the program; 0: none runs */
 	bool late;		 /* it tries GPUs for longer than TRY_USEC */
 	bool killed;		 /* it has been, and has not ended yet */
 	bool changed;		 /* since compare() */
 	void (*take)(FILE *answers);
-	int in, out, pidfd;
+	int in, out, pidfd; /* of the program; below 0: none runs */
 	struct watch ended; /* its pidfd */
 	sd_event_source *overdue, *soon;
 	char no_helper[160];
