@@ -720,6 +720,18 @@ static int start(struct daemon *d, const struct options *options)
 	return 0;
 }
 
+/* What is opened later must not stand where messages are written and programs have their own. */
+static void need_standard_files(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon daemon = { .spare = -1 };
@@ -730,6 +742,7 @@ int main(int argc, char **argv)
 	bool socket_activated = getenv("LISTEN_FDS") != NULL;
 	int ret;
 
+	need_standard_files();
 	if (argc == 2 && !strcmp(argv[1], RAISED_GUARD))
 		return raised_guard();
 	if (argc == 2 && !strcmp(argv[1], PROGRAM_STARTER))

@@ -355,6 +355,8 @@ int program_starter(void)
 		      stderr);
 		return 2;
 	}
+	/* What rtxgd found open when it began is not for its programs. */
+	close_range(SOCKET + 1, ~0u, 0);
 	fcntl(SOCKET, F_SETFD, FD_CLOEXEC);
 	sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){ 0 });
 	sigfillset(&but_child);

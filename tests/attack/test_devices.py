@@ -349,3 +349,18 @@ def test_a_program_whose_descriptor_has_no_place_does_not_run(stage: Stage) -> N
     assert reply["error"] == "ENODEV" and "could not be listed" in reply["message"], reply
     assert "cannot be listed: Too many open files" in stage.daemon.log.read_text()
     assert not left_over(stage) and not note.read_text().count("begins")
+
+
+@pytest.mark.parametrize("files", ["9</dev/null 4</dev/null", "<&-", "<&- >&-"])
+def test_programs_do_not_depend_on_what_the_daemon_was_given(stage: Stage, files: str) -> None:
+    """More files than the standard ones are not theirs, and of these none need be there."""
+    words = ("sh", "-c", f'exec "$0" "$@" {files}')
+    stage.daemon.start(mode="--system", prefix=words)
+    assert stage.daemon.process is not None
+    own = stage.daemon.process.pid
+    (starter,) = map(int, Path(f"/proc/{own}/task/{own}/children").read_text().split())
+    (closer,) = wait_for("it begins", lambda: stage.daemon.started(b"--close-descriptors"))
+    assert stage.as_victim(lambda c: c.open(gpu="phantom"))["error"] == "ENODEV"
+    assert listed(stage)["whole"]
+    for pid in (starter, closer):
+        assert {one.name for one in Path(f"/proc/{pid}/fd").iterdir()} == set("0123")
