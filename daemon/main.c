@@ -743,8 +743,8 @@ int main(int argc, char **argv)
 	int ret;
 
 	need_standard_files();
-	if (argc == 2 && !strcmp(argv[1], RAISED_GUARD))
-		return raised_guard();
+	if (argc == 3 && !strcmp(argv[1], RAISED_GUARD))
+		return raised_guard(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], PROGRAM_STARTER))
 		return program_starter();
 	if (argc == 2 && !strcmp(argv[1], CLOSER))

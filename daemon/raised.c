@@ -5,7 +5,8 @@
  * thread is raised to after it is set back.
  *
  * The guard is a process of this program that has the journal and waits for the daemon's end: the
- * end of a pipe to which it never writes. Then it sets back what the journal has. So a thread is
+ * end of a pipe to which it never writes, or that of its first thread. Then it sets back what the
+ * journal has. So a thread is
  * set back at once when the daemon is killed, whether another daemon comes or not. The guard is
  * started with the first thread that is raised. Where it was killed too, the next daemon at the
  * same socket sets the threads back. A lock on the journal keeps the two apart: the journal of a
@@ -45,6 +46,7 @@
 /* The guard's descriptors. */
 #define GUARD_PIPE    STDIN_FILENO
 #define GUARD_JOURNAL 3
+#define GUARD_LOOK_MS 500
 
 static struct {
 	char path[128];
@@ -207,6 +209,7 @@ static void start_guard(void)
 				 .words = { "rtxgd", RAISED_GUARD },
 				 .count = 2,
 				 .deaf = true };
+	char own[16];
 	int ends[2];
 
 	if (raised.guard >= 0 && !program_ended(raised.guard))
@@ -219,6 +222,8 @@ static void start_guard(void)
 	raised.pipe = -1;
 	if (pipe2(ends, O_CLOEXEC))
 		return;
+	snprintf(own, sizeof(own), "%d", getpid());
+	guard.words[2] = own;
 	guard.files[0].fd = ends[0];
 	guard.files[0].as = GUARD_PIPE;
 	guard.files[1].fd = raised.fd;
@@ -322,7 +327,29 @@ void raised_stop(void)
 
 /* --- the guard -------------------------------------------------------------------------------- */
 
-int raised_guard(void)
+/*
+ * A thread of the daemon's that closes what a user lets nobody close (discard.c) ends when that
+ * user likes: until then all files of a killed daemon stay open, and its process stays, too.
+ */
+static bool first_thread_ended(const char *process)
+{
+	char path[64], text[128];
+	const char *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%.12s/stat", process);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = 0;
+	state = strrchr(text, ')');
+	return state && (!strncmp(state, ") Z", 3) || !strncmp(state, ") X", 3));
+}
+
+int raised_guard(const char *process)
 {
 	struct sched_param param = { .sched_priority = (int)RTXG_SERVE_HOST };
 	struct pollfd daemon = { .fd = GUARD_PIPE, .events = POLLIN };
@@ -338,7 +365,7 @@ int raised_guard(void)
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
 	sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param);
-	while (poll(&daemon, 1, -1) < 0)
+	while (poll(&daemon, 1, GUARD_LOOK_MS) <= 0 && !first_thread_ended(process))
 		;
 	/* The daemon lives, and says that it has no use for this one. */
 	if (daemon.revents & POLLIN)

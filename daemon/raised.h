@@ -59,6 +59,6 @@ bool raised_look(pid_t thread, int *policy, struct rtxg_inherit_setting *now);
  */
 int raised_set(pid_t thread, int policy, bool reset, int priority);
 /* The guard: returns its exit status when the daemon has ended. */
-int raised_guard(void);
+int raised_guard(const char *process);
 
 #endif

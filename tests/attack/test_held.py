@@ -9,6 +9,7 @@ import mmap
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -110,6 +111,51 @@ def test_a_file_that_does_not_close_holds_up_no_program_of_the_daemons(stage: St
     reply = stage.as_victim(lambda c: c.open(gpu="phantom"))
     assert reply["error"] == "ENODEV", reply
     assert stage.daemon.ask("limits")["opencl"]["whole"], reply
+
+
+def test_a_file_that_does_not_close_keeps_no_thread_raised(stage: Stage) -> None:
+    """A thread of the daemon's closes it and cannot end: so the daemon's files stay open."""
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        for _ in range(5):
+            Connection(stage.daemon.socket).send(b'{"op": "hello"}', (file,))
+        go()
+
+    done = threading.Event()
+
+    def sleeps(priority: int) -> int:
+        thread = threading.Thread(target=done.wait)
+        thread.start()
+        assert thread.native_id
+        os.sched_setscheduler(thread.native_id, os.SCHED_FIFO, os.sched_param(priority))
+        return thread.native_id
+
+    def acquire(thread: int) -> Connection:
+        connection = stage.daemon.task(priority=5)
+        request = {"op": "pool-acquire", "pool": "one", "thread": thread}
+        connection.send(json.dumps(request).encode())
+        return connection
+
+    start(stage, FLUSH, what)
+    wait_for("they wait", lambda: stage.usage(ATTACKER)["descriptors"]["used"] >= 5)
+    try:
+        holder, waiter = sleeps(10), sleeps(60)
+        assert stage.daemon.ask("pool-create", pool="one", gpus=["only"])["ok"]
+        reply, _ = acquire(holder).receive()
+        assert reply and reply["ok"], reply
+        acquire(waiter)
+        wait_for("it inherits", lambda: os.sched_getparam(holder).sched_priority == 60)
+        process = stage.daemon.process
+        assert process is not None
+        process.send_signal(signal.SIGKILL)
+        wait_for("it is set back", lambda: os.sched_getparam(holder).sched_priority == 10)
+        assert process.poll() is None, "the file is held"
+        stage.daemon.process = None
+        for child in stage.children:
+            child.kill()
+        process.wait(60)
+    finally:
+        done.set()
 
 
 HOLDS = [hold_memory, hold_exec]
