@@ -90,6 +90,11 @@ enum nv_rm_refusal nv_rm_refusal(int err)
 	}
 }
 
+bool nv_rm_denies(int err)
+{
+	return err == -ENOENT || err == -ESRCH || err == -EPERM || err == -EACCES || err == -EINVAL;
+}
+
 int nv_rm_answer(struct nv_rm *rm, uint32_t command, uint32_t status)
 {
 	rm->command = command;

@@ -122,6 +122,9 @@ enum nv_rm_refusal {
 };
 enum nv_rm_refusal nv_rm_refusal(int err);
 
+/* Says an error of a question about an object that there is none such for who asks? */
+bool nv_rm_denies(int err);
+
 /* The name of a driver's status, for people. */
 const char *nv_rm_status_name(uint32_t status);
 

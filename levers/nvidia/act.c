@@ -329,13 +329,13 @@ int nv_suspend(struct nv_rm_gpu *gpu, struct nv_journal *journal, const struct n
 	return err;
 }
 
-/* Is that descriptor, a duplicate, the one on which the client was allocated? */
-static bool answers_for(struct nv_rm *rm, int fd, uint32_t client)
+/* 0: that descriptor, a duplicate, is the one on which the client was allocated. */
+static int asked_for(struct nv_rm *rm, int fd, uint32_t client)
 {
 	struct nv_handle_info info = { .object = client, .index = NV_HANDLE_INFO_CLASS };
 
-	return !nv_rm_control_foreign(rm, fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO, &info,
-				      sizeof(info));
+	return nv_rm_control_foreign(rm, fd, client, client, NV0000_CLIENT_GET_HANDLE_INFO, &info,
+				     sizeof(info));
 }
 
 int nv_client_fd(struct nv_rm *rm, int pidfd, uint32_t pid, struct nv_client *client)
@@ -351,13 +351,45 @@ int nv_client_fd(struct nv_rm *rm, int pidfd, uint32_t pid, struct nv_client *cl
 		fd = sys->pidfd_getfd(sys->ctx, pidfd, fds[i]);
 		if (fd < 0)
 			continue;
-		if (answers_for(rm, fd, client->handle)) {
+		if (!asked_for(rm, fd, client->handle)) {
 			client->fd = fds[i];
 			return fd;
 		}
 		sys->close(sys->ctx, fd);
 	}
 	return err;
+}
+
+/* By that descriptor; as nv_client_is_of(). */
+static int is_by(struct nv_rm *rm, int pidfd, int fd, uint32_t client)
+{
+	const struct nv_sys *sys = rm->sys;
+	int own = fd < 0 ? -EBADF : sys->pidfd_getfd(sys->ctx, pidfd, fd), err;
+
+	if (own < 0)
+		return own == -EBADF ? 0 : own;
+	err = asked_for(rm, own, client);
+	sys->close(sys->ctx, own);
+	return err ? nv_rm_denies(err) ? 0 : err : 1;
+}
+
+int nv_client_is_of(struct nv_rm *rm, uint32_t pid, int fd, uint32_t client)
+{
+	const struct nv_sys *sys = rm->sys;
+	int fds[64], pidfd = sys->pidfd_open(sys->ctx, (int)pid), n = 0, answer;
+
+	if (pidfd < 0)
+		return pidfd == -ESRCH ? 0 : pidfd;
+	answer = is_by(rm, pidfd, fd, client);
+	if (!answer)
+		n = sys->ctl_fds(sys->ctx, (int)pid, fds, 64);
+	for (int i = 0; i < n && i < 64 && !answer; i++)
+		if (fds[i] != fd)
+			answer = is_by(rm, pidfd, fds[i], client);
+	sys->close(sys->ctx, pidfd);
+	if (!answer && n < 0)
+		return n == -ENOENT || n == -ESRCH ? 0 : n;
+	return !answer && n > 64 ? -ENOSPC : answer;
 }
 
 struct job {

@@ -93,6 +93,11 @@ int nv_get_slice(struct nv_rm_gpu *gpu, struct nv_process *process, uint32_t dev
  * looked for among its others.
  */
 int nv_client_fd(struct nv_rm *rm, int pidfd, uint32_t pid, struct nv_client *client);
+/*
+ * Was the client allocated on a descriptor of that process? fd: the one that is asked first. 1:
+ * yes; 0: no; a negative errno: that cannot be told now.
+ */
+int nv_client_is_of(struct nv_rm *rm, uint32_t pid, int fd, uint32_t client);
 /* Takes it off the engine once; it goes on at its next turn. */
 int nv_preempt(struct nv_rm_gpu *gpu, struct nv_process *process, uint32_t device,
 	       uint32_t timeout_us);

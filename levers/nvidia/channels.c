@@ -333,6 +333,9 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	struct nv_channel *ch;
 
 	owner = owner_of(registry, r->client);
+	if (owner && owner->pid != r->pid && registry->contested &&
+	    registry->contested(registry->contested_ctx, owner, r))
+		owner = owner_of(registry, r->client);
 	if (owner && owner->pid != r->pid) {
 		registry->refused++;
 		return -EPERM;
@@ -394,6 +397,7 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	ch->class_id = r->class_id;
 	ch->engine = r->engine;
 	ch->cid = r->cid;
+	ch->confirmed = false;
 	ch->userd = r->userd;
 	ch->userd_offset = r->userd_offset;
 	ch->by_place = ch->placed = false;

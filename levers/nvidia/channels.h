@@ -7,7 +7,8 @@
  * Trust: what is in a record was read out of another process's memory, so a process may lie about
  * itself. It cannot lie about others: a client belongs to the process that was first seen to own
  * it, until it is freed or that process has gone, and records of a client from another process are
- * counted and dropped.
+ * counted and dropped. That another's client is named first by a liar is found out by `contested`;
+ * that another's channel number is, by claims.h.
  */
 #ifndef RTXG_NV_CHANNELS_H
 #define RTXG_NV_CHANNELS_H
@@ -18,7 +19,9 @@
 #include "rtxg_slice_part.h"
 
 struct nv_channel {
-	uint32_t handle, class_id, engine, cid;
+	uint32_t handle, class_id, engine;
+	uint32_t cid;	/* in the log of switches; 0 = not known */
+	bool confirmed; /* the driver says that number, too */
 	uint32_t userd; /* the client's memory object that holds its USERD; 0 = not known */
 	uint64_t userd_offset;
 	/* adopted: the memory is known, and the offset only as the so-manieth of the client */
@@ -61,7 +64,8 @@ struct nv_group {
 
 struct nv_client {
 	uint32_t handle;
-	int fd; /* descriptor of the owner on which it was allocated; -1 unknown */
+	int fd;		/* descriptor of the owner on which it was allocated; -1 unknown */
+	bool confirmed; /* the driver says that it is this process's */
 	struct {
 		uint32_t object, instance;
 	} device[32];
@@ -99,6 +103,13 @@ struct nv_registry {
 	/* records that named another process's client, or one object too many */
 	uint64_t refused;
 	uint64_t lost; /* records that never came */
+	/*
+	 * A record names a client that another process, `owner`, was seen to own. True: it is not
+	 * the owner's any more. NULL: who was first is believed.
+	 */
+	bool (*contested)(void *ctx, const struct nv_process *owner,
+			  const struct discover_record *record);
+	void *contested_ctx;
 };
 
 enum nv_change {

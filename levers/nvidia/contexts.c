@@ -11,6 +11,7 @@
 #include "act.h"
 #include "adopt.h"
 #include "carry_out.h"
+#include "claims.h"
 #include "contexts.h"
 #include "couple.h"
 #include "state.h"
@@ -45,14 +46,21 @@ struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g
 					uint32_t pid)
 {
 	uint32_t h = cid * 2654435761u >> 20 & (NV_CID_TABLE - 1);
-	struct nv_process *p;
+	struct nv_process *p, *named;
 	struct nv_context *c;
 
 	if (cid && g->cid[h].cid == cid && g->context[g->cid[h].context].process)
 		return &g->context[g->cid[h].context];
 	p = nv_registry_by_cid(&l->registry, g->rm.device_instance, cid);
+	named = nv_registry_process(&l->registry, pid);
+	/* The driver names a process of which the number is not known: is it the other one's? */
+	if (p && named && p != named && nv_process_host(named, g->rm.device_instance) != p &&
+	    nv_context_of(g, named)) {
+		nv_claim_deny(l, g, cid);
+		p = nv_registry_by_cid(&l->registry, g->rm.device_instance, cid);
+	}
 	if (!p)
-		p = nv_registry_process(&l->registry, pid);
+		p = named;
 	c = p ? nv_context_of(g, p) : NULL;
 	if (!c && p && nv_process_host(p, g->rm.device_instance))
 		c = nv_context_of(g, nv_process_host(p, g->rm.device_instance));
@@ -450,6 +458,8 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 	}
 	if (what.change == NV_DUPLICATE)
 		duplicated(l, what.process, what.group, r);
+	if (what.change == NV_NEW_CHANNEL)
+		nv_claim_numbers(l, what.group, r->object);
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
 		/* in whose context the group works */
@@ -496,6 +506,31 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			nv_sight_changed(l, nv_context_of(&l->gpu[i], host[i]));
 }
 
+/* Who was seen to own the client has said what is not so: it is as if it had freed the client. */
+static bool contested(void *lever, const struct nv_process *owner, const struct discover_record *r)
+{
+	struct discover_record gone = { .kind = DISCOVER_FREE,
+					.pid = owner->pid,
+					.tid = owner->pid,
+					.client = r->client,
+					.object = r->client,
+					.fd = -1 };
+
+	if (!nv_claim_client(lever, owner, r))
+		return false;
+	nv_log(lever, LEVER_NVIDIA_WARNING,
+	       "pid %u had named client 0x%x, which is pid %u's: that has it now", owner->pid,
+	       r->client, r->pid);
+	nv_contexts_feed(lever, &gone);
+	return true;
+}
+
+void nv_contexts_begin(struct lever_nvidia *l)
+{
+	l->registry.contested = contested;
+	l->registry.contested_ctx = l;
+}
+
 void nv_contexts_pump(struct lever_nvidia *l)
 {
 	if (l->discovery)
@@ -517,6 +552,8 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 	p = nv_registry_process(&l->registry, pid);
 	if (!p)
 		return n ? -ESRCH : 0;
+	for (i = 0; i < p->group_count; i++)
+		nv_claim_numbers(l, &p->groups[i], 0);
 	p->tag = nv_belongs(l, p);
 	share_adopted(l, p);
 	/* an MPS server, by what its clients have */

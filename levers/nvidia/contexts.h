@@ -9,6 +9,8 @@
 
 struct discover_record;
 
+/* Before the first record. */
+void nv_contexts_begin(struct lever_nvidia *l);
 /* One record of the discovery program; `lever` is the struct lever_nvidia. */
 void nv_contexts_feed(void *lever, const struct discover_record *r);
 /* Takes in the records that wait at the discovery program. */

@@ -90,6 +90,7 @@ static void begin(struct lever_nvidia *l, const struct lever_nvidia_options *opt
 	l->self = (uint32_t)getpid();
 	l->enabled = true;
 	nv_registry_init(&l->registry);
+	nv_contexts_begin(l);
 }
 
 static int open_driver(struct lever_nvidia *l, const char **why)

@@ -130,8 +130,9 @@ struct lever_nvidia {
 	bool prune;	       /* records were lost: processes may have ended unseen */
 	uint64_t refused_said; /* refused records, when it was said last */
 	uint64_t next_watch, next_calibrate;
-	uint64_t open_again; /* no more queues are opened before: the driver is slow */
-	uint64_t watch_due;  /* since when the watch is put off; 0 = it is not */
+	uint64_t open_again;  /* no more queues are opened before: the driver is slow */
+	uint64_t claim_again; /* no claim is looked into before: see claims.h */
+	uint64_t watch_due;   /* since when the watch is put off; 0 = it is not */
 	struct nv_unknown unknown[NV_UNKNOWN];
 	uint32_t unknown_next;
 	struct lever_nvidia_probe probe[8];

@@ -704,7 +704,8 @@ static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
 
 static int fake_pidfd_getfd(void *ctx, int pidfd, int fd)
 {
-	if (fake->getfd_error)
+	if (fake->getfd_error &&
+	    (!fake->getfd_pid || fake->getfd_pid == fake->user[pidfd - PID_FD]))
 		return -fake->getfd_error;
 	if (fake->moved_to && fake->user[pidfd - PID_FD] == fake->moved_pid && fd != fake->moved_to)
 		return -EBADF;
