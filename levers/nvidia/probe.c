@@ -25,6 +25,7 @@
 #include "nvprobe.h"
 #include "policy.h"
 #include "probe.h"
+#include "sight.h"
 #include "state.h"
 
 #define START_NS 20000000000ull /* a first CUDA context may take seconds */
@@ -370,6 +371,7 @@ void nv_probe(struct lever_nvidia *l)
 	}
 	nv_batch_free(&b);
 	result(l, "discovery", 0, "our own contexts were seen being made");
+	nv_sight_show(l, p[0]);
 	probe_number(l, g, p[0]);
 	/* Stop and resume, by what the kernel counts */
 	nv_batch_add(&b, p[0], g->rm.device_instance, NV_ALL);

@@ -317,6 +317,11 @@ static void learn_layout(struct lever_nvidia *l, const struct nv_process *p)
 	l->layout.stride = g->channels[1].userd_offset - g->channels[0].userd_offset;
 }
 
+void nv_sight_show(struct lever_nvidia *l, const struct nv_process *p)
+{
+	learn_layout(l, p);
+}
+
 void nv_sight_changed(struct lever_nvidia *l, struct nv_context *c)
 {
 	if (!l->layout.stride)

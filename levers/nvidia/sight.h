@@ -62,6 +62,8 @@ void nv_sight_each(const struct nv_gpu *g, const struct nv_context *c, nv_sight_
 bool nv_sight_open(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, uint64_t now);
 /* The channels of this context have changed. */
 void nv_sight_changed(struct lever_nvidia *l, struct nv_context *c);
+/* A program of our own has made its channels: how these lie is not what another program says. */
+void nv_sight_show(struct lever_nvidia *l, const struct nv_process *p);
 /* The process has freed an object: what was mapped of it is let go. */
 void nv_sight_freed(struct lever_nvidia *l, struct nv_process *p, uint32_t client, uint32_t object);
 /* Lets everything of a context go. */

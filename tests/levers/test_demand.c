@@ -550,6 +550,48 @@ static void an_older_context_is_seen_by_the_layout_of_another(void **state)
 	}
 }
 
+/*
+ * The first program that comes has queues of its own, laid out as no other's are. The lever's own
+ * program shows how CUDA's are.
+ */
+static void the_layout_is_that_of_our_own_program(void **state)
+{
+	struct fake_memory_object *m;
+	struct discover_record r;
+	struct lever_nvidia *l = lever_up();
+
+	record(&r, 103, 0xc1d00013, 0, 0xc1d00013, DISCOVER_CLASS_ROOT_CLIENT, 0, 0);
+	nv_contexts_feed(l, &r);
+	record(&r, 103, 0xc1d00013, 0xc1d00013, 1, DISCOVER_CLASS_DEVICE, 0, 0);
+	nv_contexts_feed(l, &r);
+	record(&r, 103, 0xc1d00013, 1, 2, DISCOVER_CLASS_GROUP, 1, 0);
+	nv_contexts_feed(l, &r);
+	fake_memory_add(0, 0xc1d00013, QUEUES, NV_CLASS_MEMORY_LOCAL, FAKE_MEMORY_BYTES);
+	for (uint32_t i = 0; i < 8; i++) {
+		record(&r, 103, 0xc1d00013, 2, 100 + i, 0xc86f, 1, 300 + i);
+		r.userd = QUEUES;
+		r.userd_offset = QUEUE(0) + 0x200 * i;
+		nv_contexts_feed(l, &r);
+	}
+	assert_int_equal(l->layout.stride, 0x200);
+	cuda_process(into_lever, l, 104, 0xc1d00014, 320, 0);
+	nv_sight_show(l, nv_registry_process(&l->registry, 104));
+	say(l, DISCOVER_EXIT, 104, 0, 0);
+	cuda_process(into_lever, l, 100, FIRST, 100, 0);
+	cuda_process(into_lever, l, 101, SECOND, 120, 0);
+	fake_object_add(102, 0xc1d00030, 0, 0xc1d00030, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process(102, 0xc1d00030, 0, 0x5c000000, 200);
+	m = queues_of(0xc1d00030);
+	for (uint32_t i = 0; i < 9; i++)
+		fake_queue(m, QUEUE(i), 1, 1);
+	fake_log(NV_FECS_SIMPLE_START, 102, 200, fake->now + EPOCH);
+	work_for(l, 500 * MS, false);
+	assert_int_equal(told(l, 102), NV_TOLD_NO_WORK);
+	fake_queue(m, QUEUE(7), 1, 2);
+	wait_until_told(l, 102, NV_TOLD_WORK, 4 * MS);
+	down(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -568,6 +610,7 @@ int main(void)
 		cmocka_unit_test_setup(words_that_change_at_random_harm_itself, up),
 		cmocka_unit_test_setup(children_and_gpus_have_queues_of_their_own, up),
 		cmocka_unit_test_setup(an_older_context_is_seen_by_the_layout_of_another, up),
+		cmocka_unit_test_setup(the_layout_is_that_of_our_own_program, up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
