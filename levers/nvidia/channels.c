@@ -353,6 +353,12 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	if (is_root(r->class_id))
 		return 0;
 	if (r->class_id == DISCOVER_CLASS_DEVICE) {
+		/* Adoption knows better what a record said. */
+		for (unsigned int i = 0; i < c->devices; i++)
+			if (c->device[i].object == r->object) {
+				c->device[i].instance = r->device;
+				return 0;
+			}
 		if (c->devices < sizeof(c->device) / sizeof(c->device[0])) {
 			c->device[c->devices].object = r->object;
 			c->device[c->devices++].instance = r->device;

@@ -565,6 +565,7 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 		discovery_watch(l->discovery, pid, nv_inherits(p));
 	for (i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
+		struct nv_context *c = nv_context_of(g, p);
 		struct nv_batch b = { 0 };
 
 		if (!nv_process_computes(p, g->rm.device_instance))
@@ -574,9 +575,14 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 			nv_resume(&g->rm, &l->journal, &b);
 		nv_batch_free(&b);
 		nv_set_slice(&g->rm, &l->journal, p, g->rm.device_instance, NV_DRIVER_SLICE_US);
+		if (c && !c->load) { /* it was known here, and looked for because of another GPU */
+			nv_sight_changed(l, c);
+			if (c->stopped)
+				nv_stop_again(l, g, c);
+			nv_slice_again(l, g, c);
+		}
 		context_add(l, g, p, NULL);
 	}
-	known_now(l, pid);
 	return n;
 }
 
@@ -597,11 +603,20 @@ static const char *why_not(int n)
 		       : "it has a context that was made unseen and was not found: restart it";
 }
 
+/* Is it governed on that GPU, or a part of another one's context there? NULL: on any. */
+static bool is_governed(struct nv_gpu *g, const struct nv_process *p)
+{
+	const struct nv_context *c = g && p ? nv_context_of(g, p) : NULL;
+
+	return !g || (c && !c->load) || (p && nv_process_host(p, g->rm.device_instance));
+}
+
 /*
- * Looks for the channels of a process. 1: they are known now; 0: it has ended, or has none; else a
- * negative errno, and when it may be tried again stands in the table.
+ * Looks for the channels of a process, because of that GPU if it is not NULL. 1: they are known
+ * now; 0: it has ended, or has none; else a negative errno, and when it may be tried again stands
+ * in the table.
  */
-static int try_to_adopt(struct lever_nvidia *l, uint32_t pid)
+static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 {
 	struct nv_unknown *u = unknown_of(l, pid, true);
 	struct nv_adopt_stats st;
@@ -615,21 +630,22 @@ static int try_to_adopt(struct lever_nvidia *l, uint32_t pid)
 		known_now(l, pid); /* the log is read late: it has ended meanwhile */
 		return 0;
 	}
-	if (n > 0) {
-		p = nv_registry_process(&l->registry, pid);
+	p = nv_registry_process(&l->registry, pid);
+	if (n > 0 && is_governed(g, p)) {
+		known_now(l, pid);
 		nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms",
 		       pid, p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
 		return 1;
 	}
 	if (!u->pause)
 		nv_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: %s (%s)", pid, why_not(n),
-		       n ? strerror(-n) : "no channel found");
+		       n < 0 ? strerror(-n) : "no channel found");
 	u->remedy = why_not(n);
 	u->pause = u->pause ? u->pause * 2 : ADOPT_AGAIN_NS;
 	if (u->pause > ADOPT_PAUSE_MAX)
 		u->pause = ADOPT_PAUSE_MAX;
 	u->again = nv_now(l) + u->pause;
-	return n ? n : -ENXIO;
+	return n < 0 ? n : -ENXIO;
 }
 
 void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
@@ -638,7 +654,7 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	char comm[16];
 	struct nv_process *p;
 
-	if (is_own(l, pid) || try_to_adopt(l, pid) >= 0)
+	if (is_own(l, pid) || try_to_adopt(l, g, pid) >= 0)
 		return;
 	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */
 	u = unknown_of(l, pid, true);
@@ -658,7 +674,8 @@ void nv_adopt_loads(struct lever_nvidia *l)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
 			struct nv_context *c = &l->gpu[i].context[k];
 
-			if (c->process && c->load && try_to_adopt(l, c->process->pid) < 0)
+			if (c->process && c->load &&
+			    try_to_adopt(l, &l->gpu[i], c->process->pid) < 0)
 				continue;
 		}
 }
@@ -686,7 +703,7 @@ void nv_adopt_old(struct lever_nvidia *l)
 
 	for (int i = 0; i < n && i < 256; i++)
 		if (!is_own(l, users[i]) && !nv_registry_process(&l->registry, users[i])) {
-			int err = try_to_adopt(l, users[i]);
+			int err = try_to_adopt(l, NULL, users[i]);
 
 			/* It has the driver open and no context, as far as is known. */
 			if (err == -ENXIO)

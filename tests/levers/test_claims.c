@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 #include <cmocka.h>
+#include "carry_out.h"
 #include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
@@ -185,6 +186,84 @@ static void nothing_changes_while_it_cannot_be_told(void **state)
 	down(l);
 }
 
+/* --- GPUs and engines ------------------------------------------------------------------------- */
+
+/* What a program says that it has made: all as it is, but for one thing. */
+static void lie_about_the_context(struct lever_nvidia *l, uint32_t device, uint32_t engine)
+{
+	struct discover_record r;
+
+	record(&r, LIAR, FIRST, 0, FIRST, DISCOVER_CLASS_ROOT_CLIENT, 0, 0);
+	nv_contexts_feed(l, &r);
+	record(&r, LIAR, FIRST, FIRST, 0x5c000001, DISCOVER_CLASS_DEVICE, 0, 0);
+	r.device = device;
+	nv_contexts_feed(l, &r);
+	record(&r, LIAR, FIRST, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, engine, 0);
+	nv_contexts_feed(l, &r);
+	for (uint32_t i = 0; i < 8; i++) {
+		record(&r, LIAR, FIRST, 0x5c000015, 0x5c00001c + 4 * i, 0xc86f, engine, 200 + i);
+		nv_contexts_feed(l, &r);
+	}
+	assert_null(context_of(l, LIAR));
+}
+
+/* It works on a GPU, and would be on none, or on a copy engine alone. */
+static void a_program_that_hides_its_context_is_governed(void **state)
+{
+	static const struct {
+		uint32_t device, engine;
+	} lies[] = { { 7, 1 }, { 0, NV_ENGINE_TYPE_COPY0 }, { 7, NV_ENGINE_TYPE_COPY0 } };
+
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		struct lever_nvidia *l;
+
+		before(NULL);
+		l = up();
+		lie_about_the_context(l, lies[i].device, lies[i].engine);
+		fake_object_add(LIAR, FIRST, 0, FIRST, NV_CLASS_ROOT_CLIENT, 0, 0);
+		older_process(LIAR, FIRST, 0, 0x5c000000, 200);
+		nv_adopt_unknown(l, &l->gpu[0], LIAR);
+		assert_non_null(context_of(l, LIAR));
+		assert_false(context_of(l, LIAR)->load);
+		assert_int_equal(nv_registry_process(&l->registry, LIAR)->group_count, 2);
+		down(l);
+	}
+}
+
+/* What the driver does not tell, either: it is a load, and not looked for each time it works. */
+static void a_program_that_cannot_be_found_on_a_gpu_is_a_load(void **state)
+{
+	struct nv_context *c, *other;
+	struct lever_nvidia *l;
+	uint64_t calls;
+
+	fake->gpus = 2;
+	l = up();
+	cuda_process_on(into_lever, l, 0, LIAR, FIRST, 200, 1);
+	fake_gone(FIRST); /* the driver names them as follows */
+	fake_object_add(LIAR, FIRST, 0, FIRST, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process(LIAR, FIRST, 0, 0x5c000000, 200);
+	c = context_of(l, LIAR);
+	nv_stop_or_go(l, &l->gpu[0], &c, 1, true, false);
+	assert_true(stopped_on(0, FIRST));
+	/* it works on the other one, unseen */
+	nv_adopt_unknown(l, &l->gpu[1], LIAR);
+	calls = fake->calls;
+	for (int i = 0; i < 1000; i++)
+		nv_adopt_unknown(l, &l->gpu[1], LIAR);
+	assert_int_equal(fake->calls, calls);
+	other = nv_context_of(&l->gpu[1], nv_registry_process(&l->registry, LIAR));
+	assert_non_null(other);
+	assert_true(other->load);
+	/* and what was decided for it on the first is as it was */
+	assert_false(c->load);
+	assert_true(c->stopped);
+	assert_int_equal(fake_stopped(), 8);
+	nv_stop_or_go(l, &l->gpu[0], &c, 1, false, false);
+	assert_int_equal(fake_stopped(), 0);
+	down(l);
+}
+
 /* --- numbers of channels ---------------------------------------------------------------------- */
 
 static struct nv_context *by(struct lever_nvidia *l, uint32_t cid, uint32_t pid)
@@ -282,6 +361,8 @@ int main(void)
 		cmocka_unit_test_setup(claims_that_are_not_so_cost_little, before),
 		cmocka_unit_test_setup(a_liar_that_does_not_answer_keeps_nothing, before),
 		cmocka_unit_test_setup(nothing_changes_while_it_cannot_be_told, before),
+		cmocka_unit_test_setup(a_program_that_hides_its_context_is_governed, before),
+		cmocka_unit_test_setup(a_program_that_cannot_be_found_on_a_gpu_is_a_load, before),
 		cmocka_unit_test_setup(a_number_that_two_claim_is_the_right_ones, before),
 		cmocka_unit_test_setup(a_number_that_only_a_liar_claims_is_not_its_own, before),
 		cmocka_unit_test_setup(a_number_that_is_right_counts_more_than_a_process, before),
