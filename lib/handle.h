@@ -56,8 +56,9 @@ struct task_lane {
 	struct rtx_lib_lock lock;
 	uint32_t head, tail; /* head <= oldest record < tail, modulo LAUNCHES */
 	struct record records[LAUNCHES];
-	/* the word that the host was told of, which host, and whether it looks at it */
+	/* the word that the host was told of, and whose; which host, and whether it looks at it */
 	volatile uint32_t *fence;
+	uint64_t fence_of; /* a timeline; 0: of the program's own */
 	uint64_t fence_host;
 	bool fence_seen;
 	uint64_t waits, wait_ns;

@@ -347,10 +347,13 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
 	const struct rtx_gpu_notify *how = &record->how;
+	uint64_t of = how->timeline ? rtx_lib_timeline_opened(how->timeline) : 0;
 
 	if (!h->transport->fence || !how->word || !load_relaxed(&h->managed))
 		return;
-	if (lane->fence != how->word || lane->fence_host != load_relaxed(&h->host_generation)) {
+	/* One that was opened after another was closed may have its word where that one's was. */
+	if (lane->fence != how->word || lane->fence_of != of ||
+	    lane->fence_host != load_relaxed(&h->host_generation)) {
 		int ret;
 
 		if (p->fenced)
@@ -361,6 +364,7 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 		if (ret == -EAGAIN)
 			return;
 		lane->fence = how->word;
+		lane->fence_of = of;
 		lane->fence_host = load_relaxed(&h->host_generation);
 		lane->fence_seen = !ret;
 		store_relaxed(&p->fence, how->value);

@@ -29,6 +29,7 @@ static struct rtx_nvrm *all;
 static struct rtx_nvrm *spare;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t generation; /* of this process */
+static uint64_t opened;	    /* timelines, so far */
 static int atfork_error;
 
 /* No GPU, event or memory is opened or closed meanwhile. */
@@ -302,6 +303,7 @@ int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *
 		ret = open_timeline(nvrm, t, word);
 		if (!ret) {
 			t->next = t->armed = *t->word;
+			store_relaxed(&t->opened, __atomic_add_fetch(&opened, 1, __ATOMIC_RELAXED));
 			store(&t->nvrm, nvrm);
 			*timeline = t;
 		}
@@ -410,6 +412,11 @@ bool rtx_timeline_reached(rtx_timeline_t t, uint32_t value)
 volatile uint32_t *rtx_lib_timeline_word(rtx_timeline_t t)
 {
 	return t->word;
+}
+
+uint64_t rtx_lib_timeline_opened(rtx_timeline_t t)
+{
+	return load_relaxed(&t->opened);
 }
 
 struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t t)

@@ -19,6 +19,9 @@ void rtx_lib_timeline_leave(rtx_timeline_t timeline);
 /* The next number of the timeline's own counting. */
 uint32_t rtx_lib_timeline_next(rtx_timeline_t timeline);
 
+/* A number that no other timeline of the process has, or had: its word's address it may have. */
+uint64_t rtx_lib_timeline_opened(rtx_timeline_t timeline);
+
 /* Of a timeline that stays open: the word, and what CUDA knows of it. */
 volatile uint32_t *rtx_lib_timeline_word(rtx_timeline_t timeline);
 struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t timeline);

@@ -29,6 +29,7 @@ struct rtx_timeline {
 	pthread_mutex_t lock;  /* of what is armed and foreseen, and of the channel's ring */
 	struct rtx_nvrm *nvrm; /* NULL: not open */
 	bool closing;
+	uint64_t opened; /* the so-manieth of the process */
 
 	volatile uint32_t *word;
 	uint64_t word_at;  /* for the GPU */

@@ -382,26 +382,32 @@ def stopped(program: subprocess.Popen[str]) -> bool:
     )
 
 
+def waits(daemon: Daemon, program: subprocess.Popen[str]) -> bool:
+    """Whether it waits for its permit, or has ended already."""
+    states = [t["engines"][0]["state"] for t in daemon.tasks(pid=program.pid)]
+    return states == ["waiting"] or program.poll() is not None
+
+
 @pytest.mark.skipif(not PROGRAM.exists(), reason="built without cmocka")
-@pytest.mark.parametrize("how", ["notify", "fence"])
-def test_a_stopped_program_delays_no_hand_over(running: Daemon, how: str) -> None:
-    """A program with librtxg is stopped right after its launch, twice; its GPU is played by this
-    process.
+@pytest.mark.parametrize(
+    ("how", "words", "values"),
+    [("notify", "shared", (1, 2)), ("fence", "shared", (1, 2)), ("notify", "anew", (3, 2, 1))],
+)
+def test_a_stopped_program_delays_no_hand_over(
+    running: Daemon, how: str, words: str, values: tuple[int, ...]
+) -> None:
+    """A program with librtxg is stopped right after its launch, again and again; its GPU is played
+    by this process. One that opens its GPU anew has other words, which may be where the last ones
+    were.
     """
     assert running.ask("gpu-set", revoke_timeout_ns=-1)["ok"]
-    program = launcher(running, how, "shared", "2")
-    for value in (1, 2):
+    program = launcher(running, how, words, str(len(values)))
+    for value in values:
         wait_for("it has stopped", lambda: stopped(program))
         (memory,) = steal(program.pid, "/memfd:rtxg-words")
         other = running.device("-u", "10", "-n", "1")
-        pid = other.pid
-        wait_for(
-            "the other waits",
-            lambda pid=pid: (
-                [t["engines"][0]["state"] for t in running.tasks(pid=pid)] == ["waiting"]
-            ),
-        )
-        assert other.poll() is None
+        wait_for("the other waits", lambda other=other: waits(running, other))
+        assert other.poll() is None, "it has launched beside the one that is stopped"
         os.pwrite(memory, struct.pack("I", value), 0)
         for event in steal(program.pid, "anon_inode:[eventfd]"):
             os.eventfd_write(event, 1)

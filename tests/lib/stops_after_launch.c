@@ -4,10 +4,11 @@
  * itself by SIGSTOP behind rtx_gpu_notify. Its GPU is not there: tests/daemon/test_fence.py writes
  * the word and raises the interrupt in its place, from another process.
  *
- *     stops_after_launch notify|fence shared|own LAUNCHES
+ *     stops_after_launch notify|fence shared|own|anew LAUNCHES
  *
  * fence: it looks at the word instead of sleeping. own: the word is the program's own, which no
- * host can see.
+ * host can see. anew: the GPU is closed and opened again after each launch, and the values become
+ * less.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -33,23 +34,29 @@ int main(int argc, char **argv)
 	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
 	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
 	unsigned int launches;
-	bool own;
-	rtx_nvrm_t nvrm;
+	rtx_nvrm_t nvrm = NULL;
+	bool own, anew;
 	rtx_gpu_t gpu;
 
 	if (argc != 4)
 		return 2;
 	own = !strcmp(argv[2], "own");
+	anew = !strcmp(argv[2], "anew");
 	launches = (unsigned int)strtoul(argv[3], NULL, 10);
 	fake_nvrm_reset();
 	rtx_lib_nvrm_sys = &fake_nvrm_sys;
 	options.flags = RTX_OPEN_NO_SPAWN;
 	notify.how = !strcmp(argv[1], "fence") ? RTX_SYNC_FENCE : RTX_SYNC_NOTIFY;
-	if (check(rtx_nvrm_init(&nvrm, NULL), "nvrm") ||
-	    check(rtx_gpu_open(&gpu, &options), "open") ||
-	    check(rtx_nvrm_timeline(nvrm, own ? own_word : NULL, &notify.timeline), "timeline"))
+	if (check(rtx_gpu_open(&gpu, &options), "open"))
 		return 1;
-	for (notify.value = 1; notify.value <= launches; notify.value++) {
+	for (unsigned int i = 1; i <= launches; i++) {
+		notify.value = anew ? launches + 1 - i : i;
+		if ((!nvrm || anew) &&
+		    ((nvrm && check(rtx_nvrm_close(nvrm), "close")) ||
+		     check(rtx_nvrm_init(&nvrm, NULL), "nvrm") ||
+		     check(rtx_nvrm_timeline(nvrm, own ? own_word : NULL, &notify.timeline),
+			   "timeline")))
+			return 1;
 		if (check(rtx_gpu_launch(gpu, RTX_COMPUTE), "launch") ||
 		    check(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), "notify"))
 			return 1;
