@@ -467,6 +467,9 @@ int rtx_lib_timeline_share(rtx_timeline_t t, struct timeline_share *share)
 	*share = (struct timeline_share){ .memory = n->memory.words_fd,
 					  .event = n->memory.host_event,
 					  .offset = t->number * WORD_BYTES };
+	/* While the lock is held no close has begun, and one that begins now waits for us. */
+	if (!ret)
+		__atomic_fetch_add(&t->inside, 1, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&n->lock);
 	return ret;
 }

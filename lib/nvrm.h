@@ -29,7 +29,8 @@ struct cuda_page *rtx_lib_timeline_page(rtx_timeline_t timeline);
 /*
  * What another process needs to see the timeline's word, and when to look: memory is a memfd of one
  * page, event becomes readable by the GPU's interrupts and is for that process alone. Both stay the
- * timeline's. -EOPNOTSUPP: the word is not in librtxg's memory.
+ * timeline's, which stays open until the thread leaves. -EOPNOTSUPP: the word is not in librtxg's
+ * memory.
  */
 struct timeline_share {
 	int memory, event;

@@ -116,24 +116,33 @@ static uint64_t soon(const struct rtx_gpu_notify *how, uint64_t ns)
 /* How long the host is left to wait before this thread looks whether the handle is being closed. */
 #define HOST_SYNC_NS (100 * NS_PER_MS)
 
+/* A timeline's word is there no more when the timeline has been closed. */
+static int gone(const struct rtx_gpu_notify *how)
+{
+	return how->timeline && rtx_lib_timeline_check(how->timeline)
+		       ? rtx_lib_failed(-ECANCELED, "the timeline was closed by another thread")
+		       : 0;
+}
+
 /*
  * The host knows the word, and wakes by the interrupt: 1 if it cannot, else as rtx_lib_sync_wait().
  */
 static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx_gpu_notify *how)
 {
-	int ret;
+	int ret = 0;
 
-	while (!reached(how)) {
+	while (!ret && !reached(how)) {
 		ret = ended(h, how);
+		if (!ret)
+			ret = gone(how);
 		if (ret)
-			return ret;
+			break;
 		ret = h->transport->sync(h, engine, how->value, soon(how, HOST_SYNC_NS));
 		if (ret == -EINTR)
 			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
-		if (ret && ret != -ETIMEDOUT)
-			return 1;
+		ret = ret && ret != -ETIMEDOUT;
 	}
-	return 0;
+	return ret;
 }
 
 /* False: a signal came. */
@@ -238,8 +247,16 @@ int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_g
 	bool sleeps = how->how == RTX_SYNC_NOTIFY
 			      ? how->fd < 0
 			      : how->how == RTX_SYNC_FENCE && rtx_lib_yield_costs_budget();
-	int ret = fenced && sleeps && h->transport->sync ? wait_in_host(h, engine, how) : 1;
+	int ret = 1;
 
+	if (fenced && sleeps && h->transport->sync) {
+		ret = how->timeline ? rtx_lib_timeline_enter(how->timeline) : 0;
+		if (ret)
+			return ret;
+		ret = wait_in_host(h, engine, how);
+		if (how->timeline)
+			rtx_lib_timeline_leave(how->timeline);
+	}
 	if (ret <= 0)
 		return ret;
 	if (how->timeline && (how->how == RTX_SYNC_FENCE || how->how == RTX_SYNC_NOTIFY))

@@ -295,8 +295,10 @@ static int daemon_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_g
 	/*
 	 * Another thread may wait in a conversation for as long as it likes, for a GPU of a pool.
 	 */
-	if (pthread_mutex_trylock(&h->control))
+	if (pthread_mutex_trylock(&h->control)) {
+		rtx_lib_timeline_leave(how->timeline);
 		return -EAGAIN;
+	}
 	ret = simple_with(h,
 			  json_pack("{s:s, s:i, s:i}", "op", "fence", "lane", (int)lane, "offset",
 				    (int)share.offset),
@@ -306,6 +308,7 @@ static int daemon_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_g
 				  json_pack("{s:s, s:i}", "op", "fence-event", "lane", (int)lane),
 				  share.event);
 	pthread_mutex_unlock(&h->control);
+	rtx_lib_timeline_leave(how->timeline);
 	return ret;
 }
 

@@ -227,6 +227,7 @@ static void others_have_their_interrupts(void **state)
 	raises(v + 3, 1);
 	/* and knows the timeline from now on: one descriptor more is rung */
 	assert_int_equal(rtx_lib_timeline_share(line, &share), 0);
+	rtx_lib_timeline_leave(line);
 	assert_int_equal(rtx_timeline_arm(line, v + 4), 0);
 	raises(v + 4, 1);
 }

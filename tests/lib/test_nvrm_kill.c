@@ -89,6 +89,7 @@ static void live(int in, int out)
 	must(rtx_nvrm_timeline(gpu, words, &second));
 	has_come(second, 1);
 	must(rtx_lib_timeline_share(line, &share));
+	rtx_lib_timeline_leave(line);
 	must(rtx_timeline_close(second));
 	must(rtx_timeline_close(line));
 	must(rtx_nvrm_timeline(gpu, NULL, &line));

@@ -341,8 +341,11 @@ static int all_of_it(uint32_t *word)
 		set(second, *word + 1);
 		ret = rtx_timeline_wait(second, *word, RTX_SYNC_NOTIFY, UINT64_MAX);
 	}
-	if (!ret)
+	if (!ret) {
 		ret = rtx_lib_timeline_share(line, &share);
+		if (!ret)
+			rtx_lib_timeline_leave(line);
+	}
 	snprintf(why, sizeof(why), "%s", rtx_strerror());
 	if (second)
 		assert_int_equal(rtx_timeline_close(second), 0);

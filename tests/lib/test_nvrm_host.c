@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_nvrm_host.c - a timeline that another thread closes while a host is told of its word, or
+ * while the host waits for it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "handle.h"
+#include "nvrm.h"
+#include "nvrm_rig.h"
+#include "rtxg.h"
+
+static int before(void **state)
+{
+	rig_reset();
+	return 0;
+}
+
+static void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+}
+
+static bool closed;
+
+static void *close_gpu(void *arg)
+{
+	int ret = rtx_nvrm_close(gpu);
+
+	__atomic_store_n(&closed, true, __ATOMIC_SEQ_CST);
+	return (void *)(intptr_t)ret;
+}
+
+/* Another descriptor could have its number before it is sent. */
+static void what_a_host_is_given_stays_open_until_it_has_it(void **state)
+{
+	struct timeline_share share;
+	pthread_t thread;
+	void *ret;
+
+	up();
+	closed = false;
+	assert_int_equal(rtx_lib_timeline_share(line, &share), 0);
+	assert_int_equal(pthread_create(&thread, NULL, close_gpu, NULL), 0);
+	/* it has begun, and does not end */
+	while (rtx_lib_timeline_check(line) != -EBADF)
+		pause_ms(1);
+	pause_ms(100);
+	assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
+	assert_true(fcntl(share.memory, F_GETFD) >= 0);
+	assert_true(fcntl(share.event, F_GETFD) >= 0);
+	rtx_lib_timeline_leave(line);
+	pthread_join(thread, &ret);
+	assert_null(ret);
+	assert_int_equal(fcntl(share.memory, F_GETFD), -1);
+	assert_int_equal(fcntl(share.event, F_GETFD), -1);
+	nothing_is_left();
+}
+
+static void each_timeline_has_a_number_of_its_own(void **state)
+{
+	uint64_t last = 0;
+
+	for (int i = 0; i < 3; i++) {
+		up();
+		assert_true(rtx_lib_timeline_opened(line) > last);
+		last = rtx_lib_timeline_opened(line);
+		assert_int_equal(rtx_timeline_close(line), 0);
+		assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &line), 0);
+		assert_true(rtx_lib_timeline_opened(line) > last);
+		last = rtx_lib_timeline_opened(line);
+		down();
+	}
+}
+
+static int waits; /* of the host */
+
+static int host_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
+{
+	return 0;
+}
+
+static int host_sync(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
+{
+	__atomic_fetch_add(&waits, 1, __ATOMIC_SEQ_CST);
+	pause_ms(1);
+	return -ETIMEDOUT;
+}
+
+static void *sync_task(void *task)
+{
+	return (void *)(intptr_t)rtx_gpu_sync(task, RTX_COMPUTE);
+}
+
+/* Its word is in no memory then. */
+static void a_timeline_is_closed_while_the_host_waits(void **state)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	struct transport host = rtx_lib_transport_none;
+	pthread_t thread;
+	rtx_gpu_t task;
+	void *ret;
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	host.fence = host_fence;
+	host.sync = host_sync;
+	for (int all = 0; all < 2; all++) {
+		up();
+		assert_int_equal(rtx_gpu_open(&task, &options), 0);
+		task->transport = &host;
+		task->managed = true;
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		notify.how = RTX_SYNC_NOTIFY;
+		notify.timeline = line;
+		notify.value = 1;
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+		waits = 0;
+		assert_int_equal(pthread_create(&thread, NULL, sync_task, task), 0);
+		while (!__atomic_load_n(&waits, __ATOMIC_SEQ_CST))
+			pause_ms(1);
+		assert_int_equal(all ? rtx_nvrm_close(gpu) : rtx_timeline_close(line), 0);
+		pthread_join(thread, &ret);
+		assert_int_equal((intptr_t)ret, -ECANCELED);
+		/* the launch is outstanding still, and cannot be waited for */
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EBADF);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+		if (!all)
+			assert_int_equal(rtx_nvrm_close(gpu), 0);
+		nothing_is_left();
+		assert_int_equal(rtx_gpu_close(task), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(what_a_host_is_given_stays_open_until_it_has_it, before),
+		cmocka_unit_test_setup(each_timeline_has_a_number_of_its_own, before),
+		cmocka_unit_test_setup(a_timeline_is_closed_while_the_host_waits, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
