@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -192,10 +193,25 @@ static int wait_word(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 	return 0;
 }
 
+/*
+ * Takes one completion from an eventfd. Another thread may have taken it, also where the program
+ * has left the descriptor to block: -EAGAIN.
+ */
+static int take(int fd)
+{
+	uint64_t count;
+	struct iovec into = { .iov_base = &count, .iov_len = sizeof(count) };
+	ssize_t n = preadv2(fd, &into, 1, -1, RWF_NOWAIT);
+
+	/* of a file that cannot be read so it is known to be readable, and that is all */
+	if (n < 0 && errno != EAGAIN)
+		n = read(fd, &count, sizeof(count));
+	return n < 0 && errno == EAGAIN ? -EAGAIN : 0;
+}
+
 static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
 	struct pollfd p = { .fd = how->fd, .events = POLLIN };
-	uint64_t count;
 
 	for (;;) {
 		uint64_t now = rtxg_now_ns(), at = soon(how, 100 * NS_PER_MS);
@@ -218,9 +234,8 @@ static int wait_fd(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 		if (!(p.revents & POLLIN))
 			return rtx_lib_failed(-EIO, "descriptor %d cannot become readable any more",
 					      how->fd);
-		/* Takes one completion from an eventfd. */
-		if (read(how->fd, &count, sizeof(count)) < 0 && errno == EAGAIN)
-			continue; /* another thread took it */
+		if (take(how->fd) == -EAGAIN)
+			continue;
 		return 0;
 	}
 }
