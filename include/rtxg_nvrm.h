@@ -55,7 +55,8 @@ typedef struct rtx_nvrm *rtx_nvrm_t;
  * Opens the GPU for waits; rtx_nvrm_init of Linux-RTXG. Another handle of the same GPU shares the
  * driver's client, and has timelines of its own. device: a number in the order of the PCI
  * bus, a PCI address ("0000:3b:00.0") or a UUID ("GPU-..."); NULL = 0. -ENODEV no driver or no such
- * GPU, -EACCES no right to open /dev/nvidia*, -EOPNOTSUPP a driver or GPU without such channels.
+ * GPU, -EACCES no right to open /dev/nvidia*, -EOPNOTSUPP a driver or GPU without such channels,
+ * -EFBIG a limit on files of less than a page (RLIMIT_FSIZE).
  */
 int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device);
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "errors.h"
@@ -608,9 +609,13 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
  */
 static int map_pages(struct nvrm_memory *m)
 {
-	void *pages =
-		mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct rlimit files;
+	void *pages;
 
+	/* A larger file than the limit is no error but a signal that ends the program. */
+	if (!getrlimit(RLIMIT_FSIZE, &files) && files.rlim_cur < PAGE_BYTES)
+		return -EFBIG;
+	pages = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (pages == MAP_FAILED)
 		return -ENOMEM;
 	m->pages = pages;

@@ -483,6 +483,30 @@ static void too_few_descriptors_are_said_and_leave_nothing(void **state)
 	assert_true(refused >= 4);
 }
 
+/* The words are a file's: beyond its limit a program would be ended by a signal. */
+static void a_program_that_may_write_no_file_is_told(void **state)
+{
+	static const rlim_t least[] = { 0, 4095 };
+
+	up();
+	for (size_t i = 0; i < sizeof(least) / sizeof(least[0]); i++) {
+		struct rlimit limit, less;
+		rtx_nvrm_t other;
+		int ret;
+
+		assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+		less = limit;
+		less.rlim_cur = least[i];
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+		ret = rtx_nvrm_init(&other, NULL);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		assert_int_equal(ret, -EFBIG);
+		assert_non_null(strstr(rtx_strerror(), "for channels: File too large"));
+		has_come(line, (uint32_t)i + 1);
+	}
+	down();
+}
+
 static void opening_takes_few_calls(void **state)
 {
 	int calls;
@@ -680,6 +704,7 @@ int main(void)
 		cmocka_unit_test_setup(a_refusal_at_any_step_leaves_nothing_and_passes, before),
 		cmocka_unit_test_setup(a_driver_that_wants_channels_bound_has_them_bound, before),
 		cmocka_unit_test_setup(too_few_descriptors_are_said_and_leave_nothing, before),
+		cmocka_unit_test_setup(a_program_that_may_write_no_file_is_told, before),
 		cmocka_unit_test_setup(opening_takes_few_calls, before),
 		cmocka_unit_test_setup(an_engine_that_does_not_serve_is_passed_over, before),
 		cmocka_unit_test_setup(an_older_doorbell_and_a_newer_channel_do, before),
