@@ -323,6 +323,24 @@ static void probe_demand(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pro
 		g->can &= ~RTXG_SLICE_CAN_DEMAND;
 }
 
+static void say_guardian(struct lever_nvidia *l)
+{
+	int err = l->guarded ? 0 : l->guardian_error ? l->guardian_error : -ENOENT;
+
+	if (err)
+		result(l, "guardian", err,
+		       "not running (%s): nothing is stopped, shares are kept by slices alone",
+		       strerror(-err));
+	else
+		result(l, "guardian", 0, "rtxg-guardian watches");
+}
+
+void nv_probe_guardian(struct lever_nvidia *l)
+{
+	if (l->probes)
+		say_guardian(l);
+}
+
 void nv_probe(struct lever_nvidia *l)
 {
 	struct helper h[2] = { { .pid = -1, .fd = -1 }, { .pid = -1, .fd = -1 } };
@@ -334,11 +352,7 @@ void nv_probe(struct lever_nvidia *l)
 
 	probe_interface(l);
 	say_logs(l);
-	result(l, "guardian",
-	       l->guarded	   ? 0
-	       : l->guardian_error ? l->guardian_error
-				   : -ENOENT,
-	       l->guarded ? "rtxg-guardian watches" : "not running");
+	say_guardian(l);
 	for (i = 0; i < 2 && !err; i++)
 		err = helper_start(&h[i]);
 	for (i = 0; i < 2 && !err; i++)

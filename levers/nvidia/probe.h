@@ -9,5 +9,7 @@
 struct lever_nvidia;
 
 void nv_probe(struct lever_nvidia *lever);
+/* The guardian has come or gone since: what the probes say of it follows. */
+void nv_probe_guardian(struct lever_nvidia *lever);
 
 #endif

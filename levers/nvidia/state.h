@@ -74,6 +74,7 @@ struct nv_gpu {
 	bool has_log, lost;
 	int log_error;
 	uint32_t can;
+	uint32_t cannot_now; /* taken from it while there is no guardian */
 	struct rtxg_slice *slice;
 	void *mem;
 	uint64_t timer, stepped, lost_before;
@@ -123,6 +124,7 @@ struct lever_nvidia {
 	pid_t guardian;
 	int guardian_fd, guardian_error;
 	bool guarded, enabled;
+	uint64_t guard_again, guard_pause; /* when the guardian is started anew; 0: is not */
 	uint32_t let_go, self;
 	int epoll, timerfd, kmsg;
 	uint64_t armed;	       /* what the timer stands at */

@@ -14,6 +14,8 @@
 #include "contexts.h"
 #include "guardian.h"
 #include "helper.h"
+#include "policy.h"
+#include "probe.h"
 #include "state.h"
 #include "vgpus.h"
 #include "warm_up.h"
@@ -26,6 +28,10 @@
 #define CHECKS_NS    20000000ull    /* no look at a slice begins so long after the first */
 #define CALM_NS	     1000000000ull  /* between watches while nothing is stopped */
 #define IDLE_NS	     5000000000ull  /* while there is no context */
+/* pauses between attempts to start a guardian */
+#define GUARD_NS     1000000000ull
+#define GUARD_MAX_NS 60000000000ull
+#define GUARD_PART   20u /* of the time goes into them at most; each may wait for the driver */
 
 static void again_after_hang(struct lever_nvidia *l)
 {
@@ -62,10 +68,11 @@ void nv_guard(struct lever_nvidia *l)
 	l->guardian_error = err;
 	if (err) {
 		l->guardian = -1;
-		nv_log(l, LEVER_NVIDIA_ERROR,
-		       "cannot start the guardian (%s): %s; nothing will be stopped, shares are "
-		       "kept by slices alone",
-		       path, strerror(-err));
+		if (!l->guard_pause)
+			nv_log(l, LEVER_NVIDIA_ERROR,
+			       "cannot start the guardian (%s): %s; nothing will be stopped, "
+			       "shares are kept by slices alone",
+			       path, strerror(-err));
 		return;
 	}
 	struct epoll_event e = { .events = EPOLLIN, .data.u32 = NV_SOURCE_GUARDIAN };
@@ -73,9 +80,55 @@ void nv_guard(struct lever_nvidia *l)
 	epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->guardian_fd, &e);
 }
 
+/* Without a guardian nothing is stopped: the policy decides knowing that. */
+static void may_stop(struct lever_nvidia *l, bool may)
+{
+	int err;
+
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct nv_gpu *g = &l->gpu[i];
+
+		if (!may)
+			g->cannot_now |= g->can & RTXG_SLICE_CAN_SUSPEND;
+		g->can = may ? g->can | g->cannot_now : g->can & ~g->cannot_now;
+		g->cannot_now = may ? 0 : g->cannot_now;
+	}
+	err = l->enabled ? nv_restart_policy(l) : 0;
+	if (err)
+		nv_log(l, LEVER_NVIDIA_ERROR, "the slice policy could not be started anew: %s",
+		       strerror(-err));
+	nv_probe_guardian(l);
+}
+
+/* One could not be started: later, for what it lacked may be there again. */
+static void guard_later(struct lever_nvidia *l, uint64_t began)
+{
+	uint64_t now = nv_now(l), pause = l->guard_pause ? 2 * l->guard_pause : GUARD_NS;
+
+	l->guard_pause = pause < GUARD_MAX_NS ? pause : GUARD_MAX_NS;
+	pause = (now - began) * GUARD_PART;
+	l->guard_again = now + (pause > l->guard_pause ? pause : l->guard_pause);
+}
+
+static void guard_again(struct lever_nvidia *l)
+{
+	uint64_t began = nv_now(l);
+
+	if (!l->guard_again || began < l->guard_again)
+		return;
+	nv_guard(l);
+	if (!l->guarded) {
+		guard_later(l, began);
+		return;
+	}
+	l->guard_again = l->guard_pause = 0;
+	nv_log(l, LEVER_NVIDIA_WARNING, "there is a guardian again: programs are stopped as ever");
+	may_stop(l, true);
+}
+
 void nv_guardian_died(struct lever_nvidia *l)
 {
-	uint64_t was_stopped[RM_GPUS_MAX][LEVER_NVIDIA_CONTEXTS / 64] = { 0 };
+	uint64_t was_stopped[RM_GPUS_MAX][LEVER_NVIDIA_CONTEXTS / 64] = { 0 }, began;
 
 	nv_log(l, LEVER_NVIDIA_ERROR,
 	       "the guardian has died; resuming everything, then starting another");
@@ -91,7 +144,13 @@ void nv_guardian_died(struct lever_nvidia *l)
 			nv_stop_or_go(l, &l->gpu[i], &c, 1, false, false);
 		}
 	nv_guardian_stop(&l->journal, l->guardian, l->guardian_fd);
+	began = nv_now(l);
 	nv_guard(l);
+	if (!l->guarded && !l->options.allow_unguarded) {
+		guard_later(l, began);
+		may_stop(l, false);
+		return;
+	}
 	/* The policy takes them to be stopped. */
 	for (uint32_t i = 0; i < l->gpus && l->guarded; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++)
@@ -213,6 +272,7 @@ void nv_watch(struct lever_nvidia *l)
 	l->watch_due = 0;
 	nv_look_for_warm(l);
 	again_after_hang(l);
+	guard_again(l);
 	nv_adopt_loads(l);
 	if (l->prune)
 		nv_contexts_prune(l);

@@ -9,12 +9,14 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "act.h"
+#include "contexts.h"
 #include "guardian.h"
 #include "fake_nvidiactl.h"
 #include "journal.h"
@@ -106,6 +108,8 @@ static void the_guardian_says_when_it_cannot(void **state)
 	nv_journal_close(&journal);
 }
 
+static int starts;
+
 /* As a host does it: the program's parent is another process, which reaps it. */
 static int start_elsewhere(void *ctx, const char *path, const char *const words[],
 			   const int files[2], pid_t *pid)
@@ -113,6 +117,7 @@ static int start_elsewhere(void *ctx, const char *path, const char *const words[
 	int ends[2];
 	pid_t parent, daemon = getpid();
 
+	starts++;
 	assert_string_equal(path, "guardian");
 	assert_int_equal(pipe(ends), 0);
 	parent = fork();
@@ -164,10 +169,85 @@ static void a_host_may_start_it(void **state)
 	nv_journal_close(&journal);
 }
 
+static bool guarded(struct lever_nvidia *l)
+{
+	struct lever_nvidia_stats stats;
+
+	lever_nvidia_stats(l, &stats);
+	return stats.guarded;
+}
+
+/* What a guardian needs may be missing for a while: descriptors, memory, its program. */
+static void a_guardian_is_there_again_when_it_can_be(void **state)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .guardian = "guardian",
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_lookout = true };
+	const struct lever_nvidia_ops ops = { .size = sizeof(ops),
+					      .start_program = start_elsewhere };
+	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
+	uint32_t can_then, stops;
+	struct lever_nvidia *l;
+
+	assert_int_equal(lever_nvidia_open(&o, &ops, &l, NULL, 0), 0);
+	assert_true(guarded(l));
+	can_then = l->gpu[0].can;
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &a), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &b), 0);
+	cuda_process(into_lever, l, 100, FIRST, 100, 1);
+	cuda_process(into_lever, l, 101, SECOND, 120, 2);
+	stops = fake->disables;
+	turn_for(l, 500 * MS);
+	assert_true(fake->disables > stops);
+	l->probe[l->probes++] = (struct lever_nvidia_probe){ .name = "guardian" };
+	/* it dies, and there is no other one */
+	fake->open_error = EACCES;
+	starts = 0;
+	kill(l->guardian, SIGKILL);
+	while (guarded(l)) {
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+		usleep(1000);
+	}
+	assert_int_equal(starts, 1);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(l->gpu[0].can, can_then & ~RTXG_SLICE_CAN_SUSPEND);
+	assert_int_equal(l->probe[0].error, -EACCES);
+	assert_non_null(strstr(l->probe[0].detail, "Permission denied): nothing is stopped"));
+	/* shares are kept by slices, and nothing is taken for stopped that runs */
+	stops = fake->disables;
+	turn_for(l, 500 * MS);
+	assert_int_equal(fake->disables, stops);
+	assert_int_not_equal(fake_slice(FIRST), fake_slice(SECOND));
+	/* it is tried again, not all the time */
+	for (int i = 0; i < 6000; i++) {
+		fake->now += 100 * MS;
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+	}
+	assert_in_range(starts, 5, 20);
+	fake->open_error = 0;
+	for (int i = 0; i < 700 && !guarded(l); i++) {
+		fake->now += 100 * MS;
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+	}
+	assert_true(guarded(l));
+	assert_int_equal(l->gpu[0].can, can_then);
+	assert_int_equal(l->probe[0].error, 0);
+	turn_for(l, 500 * MS);
+	assert_true(fake->disables > stops);
+	lever_nvidia_close(l);
+	assert_int_equal(fake_stopped(), 0);
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_host_may_start_it, before),
+		cmocka_unit_test_setup(a_guardian_is_there_again_when_it_can_be, before),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
 		cmocka_unit_test_setup(the_guardian_says_when_it_cannot, before),
 	};
