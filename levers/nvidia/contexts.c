@@ -603,6 +603,20 @@ static const char *why_not(int n)
 		       : "it has a context that was made unseen and was not found: restart it";
 }
 
+/* It is looked for again after a pause, which grows while that is asked for all the time. */
+static void look_later(struct lever_nvidia *l, struct nv_unknown *u, bool found)
+{
+	uint64_t now = nv_now(l);
+
+	if (found && now > u->again + ADOPT_PAUSE_MAX)
+		u->pause = 0;
+	u->pause = u->pause ? u->pause * 2 : ADOPT_AGAIN_NS;
+	if (u->pause > ADOPT_PAUSE_MAX)
+		u->pause = ADOPT_PAUSE_MAX;
+	u->again = now + u->pause;
+	u->found = found;
+}
+
 /* Is it governed on that GPU, or a part of another one's context there? NULL: on any. */
 static bool is_governed(struct nv_gpu *g, const struct nv_process *p)
 {
@@ -632,19 +646,20 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	}
 	p = nv_registry_process(&l->registry, pid);
 	if (n > 0 && is_governed(g, p)) {
-		known_now(l, pid);
+		/* What it does then may be unknown again: looking takes a tenth of a second. */
+		if (g)
+			look_later(l, u, true);
+		else
+			known_now(l, pid);
 		nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms",
 		       pid, p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
 		return 1;
 	}
-	if (!u->pause)
+	if (!u->pause || u->found)
 		nv_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: %s (%s)", pid, why_not(n),
 		       n < 0 ? strerror(-n) : "no channel found");
 	u->remedy = why_not(n);
-	u->pause = u->pause ? u->pause * 2 : ADOPT_AGAIN_NS;
-	if (u->pause > ADOPT_PAUSE_MAX)
-		u->pause = ADOPT_PAUSE_MAX;
-	u->again = nv_now(l) + u->pause;
+	look_later(l, u, false);
 	return n < 0 ? n : -ENXIO;
 }
 

@@ -61,9 +61,10 @@ struct nv_context {
 	struct rtxg_slice_context_view before; /* from before the policy was restarted */
 };
 
-/* A process that has the driver open and a context that is not known. */
+/* A process that has the driver open and a context that is not known, or was not a while ago. */
 struct nv_unknown {
 	uint32_t pid; /* 0: free */
+	bool found;   /* it is known, and not looked for again before then */
 	uint64_t again, pause;
 	const char *remedy;
 };

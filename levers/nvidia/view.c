@@ -197,7 +197,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 
 		for (uint32_t k = 0; k < NV_UNKNOWN; k++)
 			if (l->unknown[k].pid == users[i]) {
-				unknown = true;
+				unknown = !l->unknown[k].found;
 				remedy = l->unknown[k].remedy;
 			}
 		if (!unknown || has_slot(l, users[i]))

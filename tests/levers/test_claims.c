@@ -230,6 +230,36 @@ static void a_program_that_hides_its_context_is_governed(void **state)
 	}
 }
 
+/* Again and again it says that it has freed what it goes on working with. */
+static void a_program_that_hides_all_the_time_is_not_looked_for_all_the_time(void **state)
+{
+	uint64_t calls, once, governed = 0;
+	struct lever_nvidia *l = up();
+
+	fake_object_add(LIAR, FIRST, 0, FIRST, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process(LIAR, FIRST, 0, 0x5c000000, 200);
+	calls = fake->calls;
+	nv_adopt_unknown(l, &l->gpu[0], LIAR);
+	once = fake->calls - calls;
+	assert_non_null(context_of(l, LIAR));
+	calls = fake->calls;
+	for (int i = 0; i < 6000; i++) {
+		if (i % 10 == 0)
+			say(l, DISCOVER_FREE, LIAR, FIRST, FIRST);
+		if (!context_of(l, LIAR))
+			nv_adopt_unknown(l, &l->gpu[0], LIAR);
+		fake->now += 10 * MS;
+		nv_adopt_loads(l);
+		/* it is known as a load meanwhile */
+		assert_non_null(context_of(l, LIAR));
+		governed += !context_of(l, LIAR)->load;
+	}
+	assert_true(governed > 0);
+	assert_true((fake->calls - calls) / once <= 10);
+	say(l, DISCOVER_EXIT, LIAR, 0, 0);
+	down(l);
+}
+
 /* What the driver does not tell, either: it is a load, and not looked for each time it works. */
 static void a_program_that_cannot_be_found_on_a_gpu_is_a_load(void **state)
 {
@@ -362,6 +392,8 @@ int main(void)
 		cmocka_unit_test_setup(a_liar_that_does_not_answer_keeps_nothing, before),
 		cmocka_unit_test_setup(nothing_changes_while_it_cannot_be_told, before),
 		cmocka_unit_test_setup(a_program_that_hides_its_context_is_governed, before),
+		cmocka_unit_test_setup(
+			a_program_that_hides_all_the_time_is_not_looked_for_all_the_time, before),
 		cmocka_unit_test_setup(a_program_that_cannot_be_found_on_a_gpu_is_a_load, before),
 		cmocka_unit_test_setup(a_number_that_two_claim_is_the_right_ones, before),
 		cmocka_unit_test_setup(a_number_that_only_a_liar_claims_is_not_its_own, before),
