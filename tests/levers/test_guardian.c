@@ -114,12 +114,14 @@ static int starts;
 static int start_elsewhere(void *ctx, const char *path, const char *const words[],
 			   const int files[2], pid_t *pid)
 {
-	int ends[2];
+	int ends[2], opened[2], fd;
 	pid_t parent, daemon = getpid();
+	char end;
 
 	starts++;
 	assert_string_equal(path, "guardian");
 	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pipe(opened), 0);
 	parent = fork();
 	if (!parent) {
 		pid_t own = getpid(), child = fork();
@@ -134,15 +136,19 @@ static int start_elsewhere(void *ctx, const char *path, const char *const words[
 			_exit(guardian_main(3, argv));
 		}
 		die_with(daemon);
+		close(opened[1]);
 		if (write(ends[1], &child, sizeof(child)) != sizeof(child))
 			_exit(1);
-		waitpid(child, NULL, 0);
-		_exit(0);
+		/* Once it is reaped, nothing can be opened of a program that ended at once. */
+		_exit(read(opened[0], &end, 1) || waitpid(child, NULL, 0) != child);
 	}
 	assert_int_equal(read(ends[0], pid, sizeof(*pid)), sizeof(*pid));
-	close(ends[0]);
-	close(ends[1]);
-	return (int)syscall(SYS_pidfd_open, *pid, 0);
+	fd = (int)syscall(SYS_pidfd_open, *pid, 0);
+	for (int i = 0; i < 2; i++) {
+		close(ends[i]);
+		close(opened[i]);
+	}
+	return fd < 0 ? -errno : fd;
 }
 
 static void a_host_may_start_it(void **state)
