@@ -22,11 +22,20 @@
 
 #include "discard.h"
 #include "fence.h"
+#include "holes.h"
 #include "user.h"
 
 #define SEALS	     (F_SEAL_SHRINK | F_SEAL_GROW)
 #define NVIDIA_MAJOR 195u /* of /dev/nvidiaN; the kernel's list of devices names it */
 #define EVENT	     "anon_inode:[eventfd]"
+
+static void unmap(const struct fence *fence)
+{
+	if (!fence->page)
+		return;
+	holes_remove(fence->page);
+	munmap(fence->page, RTXG_PAGE_SIZE);
+}
 
 int fence_set(struct task *task, const struct request *r, int fd, char *why, size_t size)
 {
@@ -57,8 +66,8 @@ int fence_set(struct task *task, const struct request *r, int fd, char *why, siz
 			 strerrordesc_np(-error));
 		return error;
 	}
-	if (fence->page)
-		munmap(fence->page, RTXG_PAGE_SIZE);
+	unmap(fence);
+	holes_add(page);
 	fence->page = page;
 	fence->word = (const uint32_t *)((const char *)page + r->offset);
 	return 0;
@@ -156,8 +165,7 @@ void fence_drop(struct daemon *d, struct task *task)
 		struct fence *fence = &task->fences[i];
 
 		drop_event(d, task, fence);
-		if (fence->page)
-			munmap(fence->page, RTXG_PAGE_SIZE);
+		unmap(fence);
 		*fence = (struct fence){ .event = -1 };
 	}
 }

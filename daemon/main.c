@@ -36,6 +36,7 @@
 #include "critical.h"
 #include "devices.h"
 #include "history.h"
+#include "holes.h"
 #include "host.h"
 #include "inherit.h"
 #include "interrupts.h"
@@ -516,6 +517,9 @@ static int prepare(struct daemon *d)
 	raise_limits();
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
 	prctl(PR_SET_DUMPABLE, 1ul, 0ul, 0ul, 0ul);
+	ret = holes_begin();
+	if (ret)
+		return fail("cannot make a blank page", NULL, -ret);
 	objects_gpu_defaults(d);
 	d->backends = backends;
 	ret = host_init(d, &task_news);

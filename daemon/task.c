@@ -19,6 +19,7 @@
 #include "discard.h"
 #include "fence.h"
 #include "history.h"
+#include "holes.h"
 #include "host.h"
 #include "inherit.h"
 #include "keep.h"
@@ -85,6 +86,7 @@ static int get_page(struct daemon *d, int *fd, bool takeover, struct rtxg_page *
 			close(*fd);
 		return -ENOMEM;
 	}
+	holes_add(map);
 	*page = map;
 	return 0;
 }
@@ -347,6 +349,7 @@ int task_open(struct connection *c, const struct request *r, int fd)
 		close(page_fd);
 	return error;
 fail:
+	holes_remove(page);
 	munmap(page, RTXG_PAGE_SIZE);
 	if (!takeover)
 		close(page_fd);
@@ -481,6 +484,7 @@ void task_close(struct daemon *d, struct task *task)
 		d->tasks_top--;
 	/* What it held goes to others. */
 	host_close(d, task);
+	holes_remove(task->permit.page);
 	munmap(task->permit.page, RTXG_PAGE_SIZE);
 	/* The last close ends all that still waits for it. */
 	discard(user->uid, task->doorbell, false);
