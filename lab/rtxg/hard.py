@@ -285,8 +285,10 @@ def bar(
 
     I1 the demand without and I2 the work with a job carried in, each up to t - C_k and a grid step,
     because a job that misses has executed less than C_k (for k itself less C_k, up to A_k).  Both
-    sides are piecewise linear in t, so the ends of the pieces decide, up to a length that U < m
-    makes finite.  Constrained deadlines.
+    sides are linear in t between whole grid steps, so that these decide, up to a length that U < m
+    makes finite.  The left side never falls as t grows.  So where it is w at some t, it is no more
+    at any shorter length, and those are passed over whose right side is w or more: the search goes
+    down as QPA's does.  Constrained deadlines.
     """
     n = len(costs)
     if not _is_constrained(periods, deadlines):
@@ -298,52 +300,36 @@ def bar(
         return False
     c, t, d = steps
     carried = int(np.sort(c)[::-1][: m - 1].sum())
-    spare = float(m - usage)
     idle = float(((t - d) * (c / t)).sum())
     work_left = MOST_WORK
     for k in range(n):
         ck, dk = int(c[k]), int(d[k])
-        longest = int((carried + idle + m * ck - dk * spare) / spare * (1 + _UNCLEAR)) + 1
-        if longest < 0:
-            continue
-        end = dk + longest
-        pieces = float((end / t + 1).sum()) * 5
-        work_left -= int(pieces) * n
-        if work_left < 0:
+        most = Fraction((carried + idle + m * ck) * (1 + _UNCLEAR))
+        at = int(most / (m - usage)) + 1
+        if at * (n + m) >= 1 << 62:  # sums would not fit into 64 bits
             return False
-        starts = [np.arange(0, end + 1, int(ti)) for ti in t]
-        points = [s + di for s, di in zip(starts, d, strict=True)]
-        points += [s + ci for s, ci in zip(starts, c, strict=True)] + starts
-        # Where a step of the demand, or a plateau of the work, meets the limit t - C_k.
-        points += [
-            np.arange(1, end // int(ti) + 2) * ci + ck - 1 for ci, ti in zip(c, t, strict=True)
-        ]
-        at = np.unique(np.concatenate([[dk], *points]))
-        at = at[(at >= dk) & (at <= end)]
-        rows = max(1, _AT_ONCE // n)
-        for begin in range(0, len(at), rows):
-            if _bar_is_passed(at[begin : begin + rows, None], k, c, t, d, m):
+        while at >= dk:
+            work = _bar_work(at, k, c, t, d, m)
+            work_left -= n + EACH_STEP
+            if work > m * (at - ck) or work_left < 0:
                 return False
+            at = ck + (work - 1) // m
     return True
 
 
-def _bar_is_passed(at: Whole, k: int, c: Whole, t: Whole, d: Whole, m: int) -> bool:
-    """Whether task k may be late at the end of a window of one of these lengths (a column)."""
-    ck, dk = int(c[k]), int(d[k])
-    begun = at // t
-    rest = at - begun * t
-    carry = begun * c
-    plain = carry + c * (rest >= d)  # one more job has its deadline within
-    carry += np.minimum(c, rest)
-    limit = np.broadcast_to(at - ck + 1, plain.shape).copy()  # a late job ran for less than C_k
-    limit[:, k] = at[:, 0] - dk
-    plain[:, k] -= ck
-    carry[:, k] -= ck
+def _bar_work(at: int, k: int, c: Whole, t: Whole, d: Whole, m: int) -> int:
+    """What the others, and earlier jobs of k, may execute in a window of that length."""
+    ck = int(c[k])
+    begun, rest = np.divmod(at, t)
+    plain = (begun + (rest >= d)) * c  # one more job may have its deadline within
+    carry = begun * c + np.minimum(c, rest)
+    limit = np.full_like(c, at - ck + 1)  # a late job ran for less than C_k
+    limit[k] = at - int(d[k])
+    plain[k] -= ck
+    carry[k] -= ck
     without = np.minimum(plain, limit)
-    extra = np.minimum(carry, limit) - without
-    if m <= extra.shape[1]:  # the m - 1 largest alone
-        extra = np.partition(extra, extra.shape[1] - m + 1 - (m == 1), axis=1)[:, extra.shape[1] - m + 1 :]
-    return bool(np.any(without.sum(axis=1) + extra.sum(axis=1) > m * (at[:, 0] - ck)))
+    extra = np.sort(np.minimum(carry, limit) - without)[::-1]
+    return int(without.sum() + extra[: m - 1].sum())
 
 
 def ffdbf_demand(
