@@ -277,10 +277,10 @@ def analyze(
         under P-FP the GPU is taken from the less urgent, or is given out as one of
         :data:`rtxg.blocking.PARTITIONED_LOCKS` says.
     :param bound: tardiness bound, one of :data:`BOUNDS`; Devi and Anderson's is for implicit deadlines.
-    :param inflate_sections: count a job's own overheads into its critical section too, and its own
-        interrupts into a GPU time that is stated shorter (:func:`rtxg.overheads.with_own_halves`).
-        The paper does not, and understates how long a GPU is held by that much; only a comparison
-        with its graphs should turn this off.
+    :param inflate_sections: count a job's own overheads into its critical section too, its own
+        interrupts into a GPU time that is stated shorter (:func:`rtxg.overheads.with_own_halves`), and
+        the hand-over of its own bottom halves.  The paper does not, and understates how long a GPU is
+        held by that much; only a comparison with its graphs should turn this off.
     :param hard_tests: which of :data:`rtxg.hard.GLOBAL_EDF_TESTS` are asked whether a job can be
         late at all; default: all of them, and an empty list asks none.  A mapping has tests of one's
         own by name, which are asked instead, under G-EDF and on several CPUs.
@@ -300,7 +300,8 @@ def analyze(
         taskset = TaskSet(own, taskset.platform, taskset.name)
     if taskset.platform.scheduler == "P-FP":
         named = lock if lock in PARTITIONED_LOCKS else "preemption"
-        return Analysis(stated, interrupts, overheads, named, _analyze_shared_gpu(taskset, interrupts, overheads, named))
+        shared = _analyze_shared_gpu(taskset, interrupts, overheads, named, inflate_sections)
+        return Analysis(stated, interrupts, overheads, named, shared)
 
     def one(index: int) -> ClusterResult:
         if suspensions != "aware":
@@ -413,7 +414,8 @@ class _Inflator:
         self, tardiness: dict[str, Fraction], hits: dict[str, int]
     ) -> tuple[dict[str, Fraction], dict[str, list[Term]], list[Fraction]]:
         def summands(t: Task, wait: Fraction) -> list[Term]:
-            return inflation(t, hits[t.name], self.overheads, self.interrupts, tardiness[t.name], wait)
+            own = self.inflate_sections
+            return inflation(t, hits[t.name], self.overheads, self.interrupts, tardiness[t.name], wait, own)
 
         sections = {t.name: t.section for t in self.tasks if t.uses_gpu}
         if self.inflate_sections:
@@ -580,7 +582,7 @@ def _analyze_suspensions(
 
 
 def _analyze_shared_gpu(
-    taskset: TaskSet, interrupts: Interrupts, overheads: Overheads, lock: str
+    taskset: TaskSet, interrupts: Interrupts, overheads: Overheads, lock: str, own_hand_overs: bool
 ) -> tuple[ClusterResult, ...]:
     """Partitioned fixed priorities and one preemptible GPU: suspensions stay suspensions.
 
@@ -595,7 +597,10 @@ def _analyze_shared_gpu(
     plain = replace(overheads, permit=Fraction(0), suspend=Fraction(0), resume=Fraction(0))
     tasks = tuple(taskset.tasks[i] for i in _by_priority(taskset.tasks))
     hits = interfering_interrupts(tasks, {})
-    terms = {t.name: inflation(t, hits[t.name], plain, interrupts) for t in tasks}
+    terms = {
+        t.name: inflation(t, hits[t.name], plain, interrupts, own_hand_overs=own_hand_overs)
+        for t in tasks
+    }
     if interrupts in (Interrupts.KLMIRQD, Interrupts.RTXG) and overheads.bh:
         for t in tasks:
             if t.uses_gpu:

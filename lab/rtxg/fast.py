@@ -249,8 +249,12 @@ def _cluster(
         own = spans * (2 * (sch + cxs) + rel + ipi)
         if method == 2:
             own += spans * 2 * paisch + calls * ipi
+            if inflate_sections:
+                own += calls * pairel
         elif method == 3:
             own += calls * (2 * (sch + cxs) + ipi)
+            if inflate_sections:
+                own += calls * krel
         fixed[i] = own
         least = min(least, period[i])
     users = 0  # rate and reach are theirs alone: 1 / p_j, and (p_j + x_j) / p_j
@@ -432,8 +436,8 @@ def schedulable(
     :param lock: ``oblivious``, ``aware`` or ``capped``.
     :param bound: tardiness bound: ``compliant``, ``devi-anderson`` or ``best`` (the lesser of the two).
     :param hard_first: ask :data:`HARD_TESTS` first whether a job can be late at all.
-    :param inflate_sections: as in :func:`rtxg.analysis.analyze`, with the calls' own halves; the
-        paper does not.
+    :param inflate_sections: as in :func:`rtxg.analysis.analyze`, with the calls' own halves and their
+        hand-over; the paper does not.
     :returns: array of shape (sets, methods, calls).
     """
     if platform.scheduler != "G-EDF":

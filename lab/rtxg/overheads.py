@@ -209,6 +209,7 @@ def inflation(
     interrupts: Interrupts,
     tardiness: Fraction = Fraction(0),
     blocking: Fraction = Fraction(0),
+    own_hand_overs: bool = False,
 ) -> list[Term]:
     """The terms whose sum is the inflated execution time of one job, last the ticks of (24).
 
@@ -218,6 +219,8 @@ def inflation(
 
     :param hits: H_i, see :func:`interfering_interrupts`.
     :param tardiness: x_i, how late a job of the task may be.
+    :param own_hand_overs: charge a job for handing over its own bottom halves, too.  The paper charges
+        that to all others: the halves of the own interrupts are in s_i, and what lies between them is not.
     """
     o = overheads
     gpu = task.uses_gpu
@@ -257,12 +260,16 @@ def inflation(
                 "threads of the own bottom halves",
                 eta * (2 * (o.sch + o.cxs) + o.ipi),
             )
+            if own_hand_overs:
+                add("eta_i krel", "threads", "handing over the own bottom halves", eta * o.krel)
         case Interrupts.PAI:
             add("H_i th", "(18)" if gpu else "(17)", f"top halves of {hits} interrupts", hits * o.th)
             add("H_i pairel", "(18)" if gpu else "(17)", f"queueing {hits} bottom halves", hits * o.pairel)
             factor = f"{times} 2" if gpu else "2"
             add(f"{factor} paisch", "(20)" if gpu else "(19)", "looking for bottom halves", spans * 2 * o.paisch)
             add("eta_i ipi", "(21)", "own bottom halves sent to another CPU", eta * o.ipi)
+            if own_hand_overs:
+                add("eta_i pairel", "PAI", "queueing the own bottom halves", eta * o.pairel)
             add("H_i bh", "(23)" if gpu else "(22)", f"bottom halves of {hits} interrupts", hits * o.bh)
     if interrupts is Interrupts.RTXG and gpu:
         # A launch passes one permit.  Each of a job's segments suspends at most one other process

@@ -175,6 +175,21 @@ def gpu_time_is_time() -> float:
     return _simulate_the_most(make, 1, 20_000, Interrupts.NONE, NO_OVERHEADS)
 
 
+def handed_over(interrupts: Interrupts = Interrupts.KLMIRQD) -> float:
+    """One task whose bottom halves are handed over to a thread, or queued, four times a job."""
+    overheads = Overheads(th=Fraction(10), bh=Fraction(30), krel=Fraction(300), pairel=Fraction(300))
+
+    def make(gpu: int) -> TaskSet:
+        return TaskSet((task("victim", 10, 10_000, 4, gpu),), Platform(1, 1, 1))
+
+    return _simulate_the_most(make, 160, 20_000, interrupts, overheads)
+
+
+def queued_bottom_halves_take_time() -> float:
+    """The same under PAI."""
+    return handed_over(Interrupts.PAI)
+
+
 #: Scenarios of the most that is admitted, and the share of its deadline that the victim comes to.
 MOST: tuple[tuple[Callable[[], float], float], ...] = (
     (struck_victim, 0.97),
@@ -182,6 +197,8 @@ MOST: tuple[tuple[Callable[[], float], float], ...] = (
     (victim_behind_a_holder, 0.99),
     (victim_behind_a_holder_that_wakes_slowly, 0.7),
     (gpu_time_is_time, 0.99),
+    (handed_over, 0.99),
+    (queued_bottom_halves_take_time, 0.99),
 )
 
 

@@ -66,6 +66,14 @@ def test_fast_equals_exact_with_calls_shorter_than_their_own_interrupts():
     assert 0 < counts.sum() < counts.size * 5
 
 
+def test_fast_equals_exact_with_long_hand_overs_of_bottom_halves():
+    """On single CPUs, where hardly another task's interrupt strikes, the own ones decide."""
+    long = replace(TABLE_III, krel=Fraction(1000), pairel=Fraction(1000))
+    recipe = Recipe(Utilizations("uniform", 0.1, 0.4), (0.3, 0.4))
+    counts = compare(recipe, 2.0, 10, inflate=True, over=long, platform=Platform(4, 4, 4))
+    assert 0 < counts.sum() < counts.size * 10
+
+
 @pytest.mark.parametrize("lock", ["oblivious", "aware"])
 def test_fast_equals_exact_with_other_locks(lock):
     compare(Recipe(Utilizations("uniform", 0.3, 0.6), (0.3, 0.4)), 4.5, 6, lock=lock)

@@ -140,6 +140,8 @@ MUTATIONS: dict[str, Patch] = {
     "GPU time halved": scaled_term("s_i", "0.5"),
     "top halves free": scaled_term("H_i th", "0"),
     "bottom halves free": scaled_term("H_i bh", "0"),
+    "own hand-overs to threads free": scaled_term("eta_i krel", "0"),
+    "own queueing of bottom halves free": scaled_term("eta_i pairel", "0"),
     "ticks free": scaled_term("ceil((d_i + x_i) / Q) tck", "0"),
     "sections not inflated": sections_as_they_are,
     "lateness not fed back": lateness_not_fed_back,

@@ -291,13 +291,19 @@ def test_no_bound_is_passed_widely(system, options, costs):
     promise(system, options, *costs)
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(systems(gpus=True, least=20), ways_to_run)
-def test_rate_monotonic_promises_hold(system, options):
+@settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(
+    systems(gpus=True, least=20),
+    ways_to_run,
+    st.sampled_from([(Interrupts.NONE, NO_OVERHEADS)] + [(m, LONG_INTERRUPTS) for m in MODES]),
+)
+def test_rate_monotonic_promises_hold(system, options, costs):
+    """The bound of a job alone on its CPU is what it takes at its worst."""
+    interrupts, overheads = costs
     platform = Platform(system.platform.cpus, system.platform.clusters, system.platform.gpus, "RM")
-    found = analyze(TaskSet(system.tasks, platform), interrupts="none", lock="capped")
+    found = analyze(TaskSet(system.tasks, platform), interrupts=interrupts, overheads=overheads, lock="capped")
     assume(found.schedulable)
-    trace = simulate(found.taskset, options, handling="none")
+    trace = simulate(found.taskset, options, handling=interrupts, overheads=overheads)
     for result in found.results:
         assert trace.tasks[result.task.name].max_response <= result.response
 
