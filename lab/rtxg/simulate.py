@@ -235,6 +235,11 @@ class _Cluster:
         self.threads = [_Job((beyond, g), len(tasks) + g) for g in range(gpus)]
         self.deferred: list[tuple[tuple, int, int, _Job]] = []  # PAI's queue of bottom halves
         self.meter = Meter()
+        # The core knows priorities from 1 to 99: the tasks' order stands for theirs.  Where there are
+        # more tasks, some share a number, and its holder is taken for the most urgent of them.
+        order = sorted(range(len(tasks)), key=self._fixed_key)
+        self.numbers = {i: 99 - rank * 99 // len(tasks) for rank, i in enumerate(order)}
+        self.keys = {self.numbers[i]: self._fixed_key(i) for i in reversed(order)}
         self._heap: list = []
         self._sequence = 0
         self._next_cpu = 0
@@ -250,6 +255,10 @@ class _Cluster:
             for i, t in enumerate(tasks):
                 if t.uses_gpu:
                     self.core.step(0, "open", task=i, vgpu=0)
+
+    def _fixed_key(self, index: int) -> tuple:
+        """What orders tasks of fixed priority, the most urgent first."""
+        return -self.tasks[index].priority, self.tasks[index].period, index
 
     def _priority_points(self, cpus: int) -> list[int] | list[Fraction]:
         if self.scheduler == "G-FL":
@@ -332,7 +341,7 @@ class _Cluster:
         task, options = self.tasks[index], self.options
         deadline = time + _ns(task.deadline)
         if self.scheduler in ("RM", "P-FP"):
-            key = (-task.priority, task.period, index)
+            key = self._fixed_key(index)
         else:
             key = (time + self.points[index], index)
         job = _Job(key, index, task, time, deadline, self._segments(task))
@@ -440,9 +449,9 @@ class _Cluster:
         # The core appends the job to the queue that it advises. A holder inherits from its own queue.
         job.gpu = self.core.device_advice(0)
         self.queues[job.gpu].append(job)
-        priority = job.task.priority or 1
+        number, section = self.numbers[job.index], _ns(job.task.section)
         for action in self.core.step(
-            self.now, "pool_request", pool=0, task=job.index, priority=priority, used_ns=_ns(job.task.section)
+            self.now, "pool_request", pool=0, task=job.index, priority=number, used_ns=section
         ):
             self._granted(action)
 
@@ -477,8 +486,7 @@ class _Cluster:
     def effective(self, job: _Job) -> tuple:
         """A job's key, with what a GPU's holder inherits from those who wait for it."""
         if job.holds and self.scheduler == "RM":
-            # The core says so; equals of an inherited priority come after its holder.
-            return min(job.key, (-job.inherits,)) if job.inherits else job.key
+            return min(job.key, self.keys[job.inherits]) if job.inherits else job.key  # the core says so
         if job.holds and len(self.queues[job.gpu]) > 1:
             return min(waiter.key for waiter in self.queues[job.gpu])
         return job.key

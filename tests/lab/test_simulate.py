@@ -65,12 +65,16 @@ def test_gpu_is_a_resource_held_to_the_end():
     assert responses(run(two)) == {"a": 4000, "b": 3000}
 
 
-def test_holder_inherits_priority():
+@pytest.mark.parametrize(("scheduler", "others"), [("G-EDF", 0), ("RM", 0), ("RM", 150)])
+def test_holder_inherits_priority(scheduler, others):
+    """Also where priorities follow from periods, and where there are more tasks than priorities."""
     # One CPU: low holds the GPU when high asks for it; medium must not delay low's way out.
     low = task("low", 2000, 100_000, 1, 4000, 5900)
     medium = task("medium", 10_000, 50_000, offset=Fraction(1500))
     high = task("high", 200, 20_000, 1, 1000, offset=Fraction(2000))
-    trace = run(taskset(low, medium, high, cpus=1, gpus=1), ms(20))
+    later = [task(f"t{i}", 1, 1000 + 1000 * i, offset=ms(30)) for i in range(others)]
+    system = taskset(low, medium, high, *later, cpus=1, gpus=1, scheduler=scheduler)
+    trace = run(system, ms(20))
     # Low locks at 50 us, calls the GPU at 1000 us, is back at 5000 us with 950 us of section left; high waits
     # from 2100 us on, so low runs before medium until 5950 us; then high: 1000 us of GPU and 100 us.
     assert trace.tasks["high"].max_response == 5950 + 1000 + 100 - 2000
