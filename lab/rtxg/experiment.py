@@ -65,6 +65,9 @@ _RECIPE = ("gpu_share", "section_share", "gpu_tasks")
 #: What an axis may vary with the generator and the curves of this module; one's own take anything.
 PARAMETERS = ("utilization", "calls", "tasks", *_PLATFORM, *_RECIPE, *_OVERHEADS)
 
+#: Marks of curves, in turn.
+_MARKS = "os^Dv"
+
 #: The least value of those that are counted.
 _COUNTED = {"calls": 1, "tasks": 1, "cpus": 1, "clusters": 1, "gpus": 0}
 
@@ -416,18 +419,25 @@ class Outcome:
     def plot(self, path: str | Path | None = None) -> Figure:
         """Shares with their 95 % intervals over x; with a second axis, weighted schedulability over y.
 
+        Curves may coincide: those that are drawn first are broad, the last one is narrow upon them.
+
         :param path: where to write the picture too; its suffix chooses the format.
         """
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6.4, 4), layout="constrained")
         axes = figure.add_subplot()
-        for curve in self.passed:
+        for number, curve in enumerate(self.passed):
+            left = 1 - (number + 1) / len(self.passed)
+            look = {
+                "marker": _MARKS[number % len(_MARKS)],
+                "markersize": 3 + 4 * left,
+                "linewidth": 1.2 + 4 * left,
+                "label": curve,
+            }
             if self.y is None:
                 low, high = self.confidence(curve)
-                (drawn,) = axes.plot(
-                    self.x.values, 100 * self.share(curve)[0], marker="o", markersize=3, label=curve
-                )
+                (drawn,) = axes.plot(self.x.values, 100 * self.share(curve)[0], **look)
                 axes.fill_between(
                     self.x.values,
                     100 * low[0],
@@ -437,9 +447,7 @@ class Outcome:
                     linewidth=0,
                 )
             else:
-                axes.plot(
-                    self.y.values, self.weighted(curve), marker="o", markersize=3, label=curve
-                )
+                axes.plot(self.y.values, self.weighted(curve), **look)
         if self.y is None:
             axes.set_ylim(-2, 102)
             axes.set_xlabel(self.x.parameter)

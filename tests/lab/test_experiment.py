@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -184,6 +185,22 @@ def test_what_a_second_axis_may_vary(parameter):
     ).run()
     low, high = found.weighted("slih")
     assert low < high if parameter == "cpus" else low > high
+
+
+@pytest.mark.parametrize("second", [None, Axis("c", [3, 4])])
+def test_curves_that_coincide_are_all_seen(second):
+    """Each upon a broader one: the first of two was hidden."""
+    found = Experiment(
+        x=Axis("b", [1, 5, 9]), y=second, generator=two_halves, curves={n: light for n in "abc"}, sets=4
+    ).run()
+    (axes,) = found.plot().axes
+    lines = axes.lines
+    assert [line.get_label() for line in lines] == ["a", "b", "c"]
+    for below, above in itertools.pairwise(lines):
+        assert list(below.get_ydata()) == list(above.get_ydata())
+        assert below.get_linewidth() > above.get_linewidth() + 1
+        assert below.get_markersize() > above.get_markersize()
+        assert below.get_marker() != above.get_marker()
 
 
 def test_fixed_sums():
