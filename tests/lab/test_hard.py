@@ -96,6 +96,12 @@ arbitrary = st.lists(
 )
 
 
+@given(arbitrary)
+def test_qpa_is_exact_for_deadlines_beyond_the_period(tasks):
+    usage = sum(Fraction(c, t) for c, t, _ in tasks)
+    assert hard.qpa(*split(tasks)) == (usage <= 1 and not misses_synchronously(tasks, 1))
+
+
 @pytest.mark.parametrize("name", ["a CPU each", "GFB", "BAK"])
 @settings(max_examples=60)
 @given(tasks=arbitrary, m=st.integers(2, 3))
