@@ -120,7 +120,7 @@ int cmd_metrics(int argc, char **argv)
 				     http ? "--http" : "--varlink");
 	if (http || varlink)
 		return metrics_serve(http ? "--http" : "--varlink",
-				     http ? metrics_http : metrics_varlink, proc);
+				     http ? &metrics_http : &metrics_varlink, proc);
 	error = metrics_collect(&out, proc, openmetrics);
 	if (out.failed) {
 		message_error("there is no memory");

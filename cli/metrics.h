@@ -14,6 +14,8 @@
  * text 0.0.4.
  */
 void metrics_write(struct metrics_out *out, const json_t *reply, const char *proc, bool open);
+/* Asks the host. NULL: there is none, and *error (if not NULL) a negative errno. */
+json_t *metrics_reply(int *error);
 /* Asks the host and writes. 0, or a negative errno if there is no host. */
 int metrics_collect(struct metrics_out *out, const char *proc, bool open);
 

@@ -6,17 +6,10 @@
  * 252. May not say more than the page of Prometheus does: it is made from that page.
  */
 #include <ctype.h>
-#include <errno.h>
 #include <jansson.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include <rtxg_clock.h>
-
-#include "metrics.h"
 #include "metrics_serve.h"
 
 #define REQUEST_MAX 65536
@@ -46,36 +39,20 @@ static const char metrics_description[] =
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* What goes out at once: replies of a call with "more" are many and small. */
-struct varlink {
-	char *text;
-	size_t size, room;
-	bool failed;
-};
-
-/* Takes the object. */
-static void put(struct varlink *v, json_t *message)
+/* Takes the object. What goes out is gathered: replies of a call with "more" are many and small. */
+static void put(struct metrics_out *out, json_t *message)
 {
-	char *text = json_dumps(message, JSON_COMPACT | JSON_ENSURE_ASCII), *more;
-	size_t size = text ? strlen(text) + 1 : 0;
+	char *text = json_dumps(message, JSON_COMPACT | JSON_ENSURE_ASCII);
 
 	json_decref(message);
-	if (v->size + size > v->room) {
-		size_t room = 2 * v->room + size;
-
-		more = realloc(v->text, room);
-		v->failed |= !more;
-		v->text = more ? more : v->text;
-		v->room = more ? room : v->room;
-	}
-	v->failed |= !text;
-	if (!v->failed)
-		memcpy(v->text + v->size, text, size);
-	v->size += v->failed ? 0 : size;
+	if (text)
+		metrics_out_put(out, text, strlen(text) + 1);
+	out->failed |= !text;
 	free(text);
 }
 
-static void put_error(struct varlink *v, const char *name, const char *parameter, const char *value)
+static void put_error(struct metrics_out *v, const char *name, const char *parameter,
+		      const char *value)
 {
 	json_t *parameters = json_object();
 
@@ -160,7 +137,7 @@ static json_t *metric_of(const char *line)
 }
 
 /* The families of a histogram are three here: there is no such type. */
-static void describe(struct varlink *v, const char *help, const char *type, size_t name,
+static void describe(struct metrics_out *v, const char *help, const char *type, size_t name,
 		     json_t **before)
 {
 	static const char *const parts[] = { "_bucket", "_sum", "_count" };
@@ -182,7 +159,7 @@ static void describe(struct varlink *v, const char *help, const char *type, size
 }
 
 /* Lines of the page become replies; the last one says that it is. */
-static void stream(struct varlink *v, const char *page, bool list)
+static void stream(struct metrics_out *v, const char *page, bool list)
 {
 	const char *help = "";
 	json_t *before = NULL;
@@ -207,14 +184,14 @@ static void stream(struct varlink *v, const char *page, bool list)
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-static void get_info(struct varlink *v)
+static void get_info(struct metrics_out *v)
 {
 	put(v, json_pack("{s:{s:s, s:s, s:s, s:s, s:[s, s]}}", "parameters", "vendor", "rtxg",
 			 "product", "rtxg metrics", "version", RTXG_VERSION, "url",
 			 "man:rtxg-metrics(1)", "interfaces", SERVICE, INTERFACE));
 }
 
-static void get_description(struct varlink *v, const json_t *parameters)
+static void get_description(struct metrics_out *v, const json_t *parameters)
 {
 	const json_t *name = json_object_get(parameters, "interface");
 	const char *text = json_string_value(name);
@@ -229,75 +206,66 @@ static void get_description(struct varlink *v, const json_t *parameters)
 			      strcmp(text, SERVICE) ? metrics_description : service_description));
 }
 
-static void call(struct varlink *v, const json_t *request, const char *proc,
-		 struct metrics_out *out)
+static enum metrics_step call(struct metrics_client *c, const json_t *request)
 {
 	const char *method = json_string_value(json_object_get(request, "method"));
 	bool list = strcmp(method, INTERFACE ".List") == 0;
 
-	if (strcmp(method, SERVICE ".GetInfo") == 0) {
-		get_info(v);
-	} else if (strcmp(method, SERVICE ".GetInterfaceDescription") == 0) {
-		get_description(v, json_object_get(request, "parameters"));
-	} else if (!list && strcmp(method, INTERFACE ".Describe") != 0) {
-		put_error(v, SERVICE ".MethodNotFound", "method", method);
-	} else if (!json_is_true(json_object_get(request, "more"))) {
-		put_error(v, SERVICE ".ExpectedMore", NULL, NULL);
-	} else {
-		out->size = 0;
-		out->failed = false;
-		metrics_collect(out, proc, false);
-		metrics_out_put(out, "", 1);
-		v->failed |= out->failed;
-		if (!out->failed)
-			stream(v, out->text, list);
-	}
+	c->list = list;
+	if (strcmp(method, SERVICE ".GetInfo") == 0)
+		get_info(&c->out);
+	else if (strcmp(method, SERVICE ".GetInterfaceDescription") == 0)
+		get_description(&c->out, json_object_get(request, "parameters"));
+	else if (!list && strcmp(method, INTERFACE ".Describe") != 0)
+		put_error(&c->out, SERVICE ".MethodNotFound", "method", method);
+	else if (!json_is_true(json_object_get(request, "more")))
+		put_error(&c->out, SERVICE ".ExpectedMore", NULL, NULL);
+	else
+		return METRICS_PAGE;
+	return METRICS_ANSWER;
 }
 
-/* One request, with its end; false: there is none, or none that could be answered. */
-static bool next_request(int fd, char *text, size_t *held, json_t **request)
+/* A client sends several, one after the other; what is none ends the connection. */
+static enum metrics_step read_request(struct metrics_client *c, bool ended)
 {
-	uint64_t end = rtxg_now_ns() + METRICS_CLIENT_NS;
-	size_t length;
-
-	while (!memchr(text, 0, *held)) {
-		ssize_t n;
-
-		if (*held == REQUEST_MAX || !metrics_ready(fd, POLLIN, end))
-			return false;
-		n = recv(fd, text + *held, REQUEST_MAX - *held, MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			continue;
-		if (n <= 0)
-			return false;
-		*held += (size_t)n;
-	}
-	length = strlen(text) + 1;
-	*request = json_loads(text, 0, NULL);
-	*held -= length;
-	memmove(text, text + length, *held);
-	return json_is_string(json_object_get(*request, "method"));
-}
-
-void metrics_varlink(int fd, const char *proc, struct metrics_out *out)
-{
-	char *text = malloc(REQUEST_MAX);
-	json_t *request = NULL;
-	size_t held = 0;
-	bool good = text != NULL;
-
-	/* A client sends several, one after the other; what is none ends the connection. */
-	while (good && next_request(fd, text, &held, &request)) {
+	while (memchr(c->in, 0, c->held)) {
+		size_t length = strlen(c->in) + 1;
+		json_t *request = json_loads(c->in, 0, NULL);
+		enum metrics_step step = METRICS_LAST;
 		bool oneway = json_is_true(json_object_get(request, "oneway"));
-		struct varlink v = { 0 };
 
-		call(&v, request, proc, out);
-		good = !v.failed &&
-		       (oneway || metrics_send(fd, v.text, v.size, rtxg_now_ns() + OUTPUT_NS));
-		free(v.text);
+		c->held -= length;
+		memmove(c->in, c->in + length, c->held + 1);
+		if (json_is_string(json_object_get(request, "method")))
+			step = call(c, request);
 		json_decref(request);
-		request = NULL;
+		if (!oneway || step == METRICS_LAST)
+			return step;
+		c->out.size = 0;
 	}
-	json_decref(request);
-	free(text);
+	return ended || c->held == REQUEST_MAX ? METRICS_LAST : METRICS_MORE;
 }
+
+static enum metrics_step late(struct metrics_client *c)
+{
+	return METRICS_LAST;
+}
+
+static enum metrics_step page(struct metrics_client *c, const char *text, size_t size)
+{
+	char *whole = strndup(text, size);
+
+	if (whole)
+		stream(&c->out, whole, c->list);
+	c->out.failed |= !whole;
+	free(whole);
+	return METRICS_ANSWER;
+}
+
+const struct metrics_protocol metrics_varlink = {
+	.request_max = REQUEST_MAX,
+	.take_ns = OUTPUT_NS,
+	.read = read_request,
+	.late = late,
+	.page = page,
+};

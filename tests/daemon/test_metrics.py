@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
 import re
+import select
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -285,6 +288,49 @@ def test_http_does_not_wait_for_a_client_that_says_nothing(exporter: Exporter) -
     assert exporter.ask(b"GET /metrics HTTP/1.1\r\n\r\n")[0] == 200
 
 
+@pytest.mark.parametrize("count", [60, 300])
+def test_http_answers_beside_clients_that_say_nothing(exporter: Exporter, count: int) -> None:
+    """A scrape waits for none of them; of more than are kept the oldest make room."""
+    here = ("127.0.0.1", exporter.port)
+
+    def scraped_before_they_are_over() -> bool:
+        with contextlib.ExitStack() as stack:
+            silent = [
+                stack.enter_context(socket.create_connection(here, timeout=PATIENCE_S))
+                for _ in range(count)
+            ]
+            for one_ in silent[::2]:
+                with contextlib.suppress(OSError):  # it has made room
+                    one_.sendall(b"GET /metrics")
+            assert exporter.ask(b"GET /metrics HTTP/1.1\r\n\r\n")[0] == 200
+            return not select.select([silent[-1]], [], [], 0)[0]
+
+    # On a machine that starves the test, their second may be over before the scrape begins.
+    wait_for("a scrape before the silent are over", scraped_before_they_are_over)
+
+
+def test_http_says_so_while_the_host_hangs(exporter: Exporter, running: Daemon) -> None:
+    """Scrapes that come at one time do not wait for the host one after the other."""
+    assert running.process
+    here, scrape = ("127.0.0.1", exporter.port), b"GET /metrics HTTP/1.1\r\n\r\n"
+    running.process.send_signal(signal.SIGSTOP)
+    try:
+        with contextlib.ExitStack() as stack:
+            scrapes = [
+                stack.enter_context(socket.create_connection(here, timeout=PATIENCE_S))
+                for _ in range(8)
+            ]
+            for one_ in scrapes:
+                one_.sendall(scrape)
+            for one_ in scrapes:
+                answer = b"".join(iter(lambda one_=one_: one_.recv(1 << 16), b"")).decode()
+                assert answer.startswith("HTTP/1.1 200 ")
+                assert parse(answer.partition("\r\n\r\n")[2]) == {"rtxg_up": [({}, 0)]}
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+    wait_for("it is up", lambda: one(parse(exporter.ask(scrape)[2]), "rtxg_up"))
+
+
 def test_http_goes_on_while_the_host_is_away(exporter: Exporter, running: Daemon) -> None:
     """A scrape during a restart says rtxg_up 0, and the next one has everything again."""
     running.kill()
@@ -295,7 +341,7 @@ def test_http_goes_on_while_the_host_is_away(exporter: Exporter, running: Daemon
 
 def test_http_ends_between_two_answers(daemon: Daemon) -> None:
     """SIGTERM while a scrape waits for the host: its whole answer comes, then the exporter ends, and
-    who is next in line is answered by the next exporter.
+    a client that has connected since is answered by the next exporter.
     """
     daemon.socket.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as host:
@@ -304,10 +350,11 @@ def test_http_ends_between_two_answers(daemon: Daemon) -> None:
         exporter = Exporter(daemon)
         here = ("127.0.0.1", exporter.port)
         try:
-            with socket.create_connection(here) as scrape, socket.create_connection(here) as late:
+            with socket.create_connection(here) as scrape, socket.socket() as late:
                 scrape.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
                 asked, _ = host.accept()
                 exporter.process.terminate()
+                late.connect(here)
                 asked.close()
                 host.close()
                 answer = b"".join(iter(lambda: scrape.recv(1 << 16), b""))
@@ -425,6 +472,22 @@ def test_varlink_describes_itself_and_refuses_other_calls(reporter: Reporter) ->
         assert reporter.raw(garbage) == []
     assert len(reporter.raw(one_call + b"nonsense\0" + one_call)) == 1
     assert len(reporter.raw(one_call)) == 1
+
+
+def test_varlink_answers_beside_clients_that_say_nothing(reporter: Reporter) -> None:
+    """And beside one whose request is never whole."""
+    ask = b'{"method": "org.varlink.service.GetInfo"}\0'
+
+    def told_before_they_are_over() -> bool:
+        with contextlib.ExitStack() as stack:
+            silent = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(60)]
+            for one_ in silent:
+                one_.connect(reporter.path)
+                one_.send(ask[:-1])
+            assert len(reporter.raw(ask)) == 1
+            return not select.select([silent[-1]], [], [], 0)[0]
+
+    wait_for("an answer before the silent are over", told_before_they_are_over)
 
 
 def test_varlink_says_that_there_is_no_host(reporter: Reporter, running: Daemon) -> None:
