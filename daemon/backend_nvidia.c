@@ -15,6 +15,7 @@
 
 #include "access.h"
 #include "backend_nvidia.h"
+#include "breathe.h"
 #include "history.h"
 #include "nvidia.h"
 #include "nvidia_metrics.h"
@@ -262,6 +263,11 @@ static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 	return ret;
 }
 
+static void on_breathe(void *ctx)
+{
+	breathe(nvidia.daemon);
+}
+
 static int on_start_program(void *ctx, const char *path, const char *const words[],
 			    const int files[2], pid_t *pid)
 {
@@ -290,6 +296,7 @@ static void start(struct daemon *d)
 					.label = on_label,
 					.number = on_number,
 					.place = on_place,
+					.breathe = on_breathe,
 					.start_program = on_start_program };
 
 	nvidia.daemon = d;

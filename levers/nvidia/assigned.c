@@ -14,15 +14,33 @@
 #include <unistd.h>
 #include "assigned.h"
 #include "patience.h"
+#include "rtxg_clock.h"
 
 #define HEAD	"rtxg-assigned 1 "
 #define DEPTH	64 /* of forebears that are looked at */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
+#define LOOKS 32 /* processes of one user that are asked in one go */
+#define KIN   4096u
+
 struct look {
 	uint32_t pid, parent;
 	int error;
 	unsigned long long start;
+};
+
+struct looks {
+	uint32_t count;
+	struct look one[LOOKS];
+};
+
+/* What was read of a process in a pass. */
+struct nv_kin {
+	uint32_t pid, parent;
+	uint64_t pass; /* in which */
+	bool has_parent, has_start;
+	int error; /* of its birth */
+	uint64_t start;
 };
 
 static void read_stat(void *memory)
@@ -84,6 +102,60 @@ static int look(uint32_t pid, uint64_t *start, uint32_t *parent)
 	*start = l.start;
 	*parent = l.parent;
 	return l.error;
+}
+
+void nv_assigned_pass(struct nv_assigned *a, bool on)
+{
+	if (on && a->count && !a->kin)
+		a->kin = calloc(KIN, sizeof(*a->kin));
+	a->passes++;
+	a->passing = on && a->kin;
+}
+
+/* What is kept of that process; NULL: nothing may be. */
+static struct nv_kin *kin_of(struct nv_assigned *a, uint32_t pid)
+{
+	struct nv_kin *kin = a->passing ? &a->kin[pid % KIN] : NULL;
+
+	if (kin && (kin->pid != pid || kin->pass != a->passes))
+		*kin = (struct nv_kin){ .pid = pid, .pass = a->passes };
+	return kin;
+}
+
+static int parent_of(struct nv_assigned *a, uint32_t pid, uint32_t *parent)
+{
+	struct nv_kin *kin = kin_of(a, pid);
+	int error;
+
+	if (kin && kin->has_parent) {
+		*parent = kin->parent;
+		return 0;
+	}
+	error = read_status(pid, parent);
+	if (kin && !error) {
+		kin->parent = *parent;
+		kin->has_parent = true;
+	}
+	return error;
+}
+
+static int birth_of(struct nv_assigned *a, uint32_t pid, uint64_t *start)
+{
+	struct nv_kin *kin = kin_of(a, pid);
+	uint32_t parent;
+	int error;
+
+	if (kin && kin->has_start) {
+		*start = kin->start;
+		return kin->error;
+	}
+	error = look(pid, start, &parent);
+	if (kin) {
+		kin->start = *start;
+		kin->error = error;
+		kin->has_start = true;
+	}
+	return error;
 }
 
 static uint64_t ticks_now(void)
@@ -163,6 +235,8 @@ void nv_assigned_free(struct nv_assigned *a)
 	for (uint32_t i = 0; i < a->count; i++)
 		free(a->one[i].label);
 	free(a->one);
+	free(a->kin);
+	nv_assigned_begin(a);
 	memset(a, 0, sizeof(*a));
 }
 
@@ -186,68 +260,152 @@ void nv_assigned_remove(struct nv_assigned *a, uint32_t pid)
 		drop(a, e);
 }
 
+/* When the child was born that is last on the way; 0: it has ended. */
+static uint64_t born(struct nv_assigned *a, const uint32_t way[DEPTH], int depth)
+{
+	uint64_t start;
+
+	while (depth-- > 0) {
+		if (birth_of(a, way[depth], &start))
+			return 0;
+		if (start)
+			return start;
+	}
+	/* What holds the answer up goes where it belongs as if it had given it. */
+	return UINT64_MAX;
+}
+
+/*
+ * Who is whose parent is told by a process without waiting; births may be held up, and cost more.
+ * So two births are asked for, however long the way.
+ */
 const struct nv_assigned_one *nv_assigned_find(struct nv_assigned *a, uint32_t pid)
 {
-	uint64_t start, born = UINT64_MAX; /* born: of the child on the way */
+	uint32_t way[DEPTH];
+	uint64_t start;
 
 	for (int depth = 0; a->count && pid && depth < DEPTH; depth++) {
 		struct nv_assigned_one *e = own(a, pid);
-		uint32_t parent;
 
-		if (look(pid, &start, &parent))
+		if (e && birth_of(a, pid, &start))
 			return NULL;
-		/* What holds the answer up goes where it belongs as if it had given it. */
 		if (e && (!start || e->start == start))
-			return born >= e->since ? e : NULL;
+			return born(a, way, depth) >= e->since ? e : NULL;
 		if (e) /* it has ended, and its number was given to another */
 			drop(a, e);
-		if (start)
-			born = start;
-		pid = parent;
+		way[depth] = pid;
+		if (parent_of(a, pid, &pid))
+			return NULL;
 	}
 	return NULL;
 }
 
-void nv_assigned_inherit(struct nv_assigned *a)
+static void inherit(struct nv_assigned *a, uint32_t pid)
 {
-	DIR *proc = a->count ? opendir("/proc") : NULL;
-	struct dirent *p;
+	const struct nv_assigned_one *e = nv_assigned_find(a, pid);
+	struct nv_assigned_one new;
 
-	while (proc && (p = readdir(proc))) {
-		const struct nv_assigned_one *e;
-		struct nv_assigned_one new;
+	if (!e || e->pid == pid)
+		return;
+	new = *e;
+	new.pid = pid;
+	new.label = e->label ? strdup(e->label) : NULL;
+	if (birth_of(a, pid, &new.start) || !new.start || (e->label && !new.label)) {
+		free(new.label);
+		return;
+	}
+	new.since = new.start;
+	put(a, &new);
+}
+
+void nv_assigned_begin(struct nv_assigned *a)
+{
+	a->pruned = 0;
+	if (a->proc)
+		closedir(a->proc);
+	a->proc = NULL;
+}
+
+bool nv_assigned_inherit(struct nv_assigned *a, uint64_t until_ns)
+{
+	struct dirent *p = NULL;
+	bool over = false;
+
+	if (!a->proc && a->count)
+		a->proc = opendir("/proc");
+	nv_assigned_pass(a, true);
+	while (a->proc && !over && (p = readdir(a->proc))) {
 		char *end;
 		unsigned long pid = strtoul(p->d_name, &end, 10);
-		uint32_t parent;
 
 		if (!pid || *end || pid > UINT32_MAX)
 			continue;
-		e = nv_assigned_find(a, (uint32_t)pid);
-		if (!e || e->pid == pid)
-			continue;
-		new = *e;
-		new.pid = (uint32_t)pid;
-		new.label = e->label ? strdup(e->label) : NULL;
-		if (look(new.pid, &new.start, &parent) || !new.start || (e->label && !new.label)) {
-			free(new.label);
-			continue;
-		}
-		new.since = new.start;
-		put(a, &new);
+		inherit(a, (uint32_t)pid);
+		over = rtxg_now_ns() >= until_ns;
 	}
-	if (proc)
-		closedir(proc);
+	nv_assigned_pass(a, false);
+	if (a->proc && !p) {
+		closedir(a->proc);
+		a->proc = NULL;
+	}
+	return !a->proc;
 }
 
-void nv_assigned_prune(struct nv_assigned *a)
+static void read_stats(void *memory)
 {
-	for (uint32_t i = a->count; i-- > 0;) {
-		uint64_t start;
-		uint32_t parent;
+	struct looks *looks = memory;
 
-		if (look(a->one[i].pid, &start, &parent) || (start && start != a->one[i].start))
-			drop(a, &a->one[i]);
+	for (uint32_t i = 0; i < looks->count; i++)
+		read_stat(&looks->one[i]);
+}
+
+/* Those of one user together: to ask costs more than the answer. */
+static void drop_ended(struct nv_assigned *a, uid_t user, struct looks *looks)
+{
+	static const struct patience_call call = { .make = read_stats };
+	struct nv_assigned_one *e;
+
+	/* Of those who hold it up nothing is known. */
+	if (!looks->count || rtx_lib_patience(user, &call, looks, sizeof(*looks)))
+		looks->count = 0;
+	for (uint32_t i = 0; i < looks->count; i++) {
+		e = own(a, looks->one[i].pid);
+		if (e && (looks->one[i].error || looks->one[i].start != e->start))
+			drop(a, e);
 	}
+	looks->count = 0;
+}
+
+bool nv_assigned_prune(struct nv_assigned *a, uint64_t until_ns)
+{
+	struct looks looks = { 0 };
+	bool over = false;
+	uid_t user = 0;
+
+	/* Places move when entries come and go; pids do not. */
+	for (uint32_t i = place(a, a->pruned); i < a->count && !over;) {
+		char path[64];
+		struct stat st;
+
+		snprintf(path, sizeof(path), "/proc/%u", a->one[i].pid);
+		a->pruned = a->one[i].pid + 1;
+		if (stat(path, &st)) {
+			drop(a, &a->one[i]);
+			continue;
+		}
+		if (looks.count == LOOKS || (looks.count && st.st_uid != user)) {
+			drop_ended(a, user, &looks);
+			i = place(a, a->pruned - 1);
+			over = rtxg_now_ns() >= until_ns;
+		}
+		user = st.st_uid;
+		looks.one[looks.count++].pid = a->one[i++].pid;
+	}
+	drop_ended(a, user, &looks);
+	if (place(a, a->pruned) < a->count)
+		return false;
+	a->pruned = 0;
+	return true;
 }
 
 static void boot_id(char id[64])
@@ -352,7 +510,7 @@ int nv_assigned_load(struct nv_assigned *a, const char *path)
 	}
 	if (err)
 		nv_assigned_free(a);
-	nv_assigned_prune(a);
+	nv_assigned_prune(a, UINT64_MAX);
 out:
 	fclose(f);
 	return err;

@@ -7,6 +7,7 @@
 #ifndef RTXG_NV_ASSIGNED_H
 #define RTXG_NV_ASSIGNED_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,13 @@ struct nv_assigned {
 	struct nv_assigned_one *one; /* sorted by pid */
 	uint32_t count, room;
 	bool dirty; /* the file does not say what is in here */
+	/* of what is done piece by piece: where the next one begins */
+	uint32_t pruned;
+	DIR *proc;
+	/* what was read of processes in this pass */
+	struct nv_kin *kin;
+	uint64_t passes;
+	bool passing;
 };
 
 /*
@@ -47,15 +55,26 @@ void nv_assigned_free(struct nv_assigned *a);
 int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born);
 void nv_assigned_remove(struct nv_assigned *a, uint32_t pid);
 /*
+ * From now on each process is read once, until the pass is over: for many calls of
+ * nv_assigned_find() that follow each other at once.
+ */
+void nv_assigned_pass(struct nv_assigned *a, bool on);
+/*
  * Where a process belongs: by its own entry, else by that of the nearest forebear that has one, if
  * that was put there before the child of its on the way was born. NULL: it was not put anywhere.
  * Entries of processes that have ended are dropped on the way.
  */
 const struct nv_assigned_one *nv_assigned_find(struct nv_assigned *a, uint32_t pid);
-/* Entries for all processes there are that belong somewhere by a forebear. */
-void nv_assigned_inherit(struct nv_assigned *a);
-/* Drops the entries of processes that have ended. */
-void nv_assigned_prune(struct nv_assigned *a);
+/*
+ * Entries for all processes there are that belong somewhere by a forebear. It ends soon after that
+ * time (CLOCK_MONOTONIC), and the next call goes on with the next process. True: that was the last
+ * one, and the next call begins again.
+ */
+bool nv_assigned_inherit(struct nv_assigned *a, uint64_t until_ns);
+/* Drops the entries of processes that have ended, in the same way. */
+bool nv_assigned_prune(struct nv_assigned *a, uint64_t until_ns);
+/* Both begin with the first process. */
+void nv_assigned_begin(struct nv_assigned *a);
 
 /*
  * Replaces the file in one step; only its owner can read it. 0 or a negative errno, and then it

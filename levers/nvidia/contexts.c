@@ -444,8 +444,10 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			nv_assigned_put(&l->assigned, r->pid, r->tag, true);
 		else if (r->kind == DISCOVER_EXIT)
 			nv_assigned_remove(&l->assigned, r->pid);
+		else if (r->kind == DISCOVER_LOST && l->inheriting)
+			l->inherit_again = true;
 		else if (r->kind == DISCOVER_LOST)
-			nv_assigned_inherit(&l->assigned);
+			l->inheriting = true;
 		/* the watch writes it down */
 		if (l->assigned.dirty && l->next_watch > nv_now(l) + ASSIGNED_NS)
 			l->next_watch = nv_now(l) + ASSIGNED_NS;

@@ -74,6 +74,11 @@ struct lever_nvidia_ops {
 	 */
 	uint32_t (*place)(void *ctx, uint32_t pid);
 	/*
+	 * Called between two pieces of what takes the lever long: what the host does must not wait.
+	 * It may not call the lever. May be NULL.
+	 */
+	void (*breathe)(void *ctx);
+	/*
 	 * Starts a program with these words (up to a NULL), the files as its descriptors 3 and 4
 	 * and no others but the standard ones, in a process group of its own, with all signals
 	 * blocked. Its pidfd and *pid, or a negative errno. NULL: the lever forks, and closes what

@@ -25,6 +25,12 @@ uint64_t nv_now(const struct lever_nvidia *l)
 	return l->sys->now_ns(l->sys->ctx);
 }
 
+void nv_breathe(struct lever_nvidia *l)
+{
+	if (l->ops.breathe)
+		l->ops.breathe(l->ops.ctx);
+}
+
 void nv_beat(struct lever_nvidia *l)
 {
 	if (l->journal.page)

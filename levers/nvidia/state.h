@@ -128,10 +128,12 @@ struct lever_nvidia {
 	uint64_t guard_again, guard_pause; /* when the guardian is started anew; 0: is not */
 	uint32_t let_go, self;
 	int epoll, timerfd, kmsg;
-	uint64_t armed;	       /* what the timer stands at */
-	uint64_t armed_at;     /* and since when: it may stand at a time that was over then */
-	bool prune;	       /* records were lost: processes may have ended unseen */
-	uint64_t refused_said; /* refused records, when it was said last */
+	uint64_t armed;		  /* what the timer stands at */
+	uint64_t armed_at;	  /* and since when: it may stand at a time that was over then */
+	bool prune;		  /* records were lost: processes may have ended unseen */
+	bool pruning, inheriting; /* what was assigned is looked at, piece by piece, */
+	bool inherit_again;	  /* and from the beginning afterwards */
+	uint64_t refused_said;	  /* refused records, when it was said last */
 	uint64_t next_watch, next_calibrate;
 	uint64_t open_again;  /* no more queues are opened before: the driver is slow */
 	uint64_t claim_again; /* no claim is looked into before: see claims.h */
@@ -146,6 +148,8 @@ struct lever_nvidia {
 void nv_log(struct lever_nvidia *l, enum lever_nvidia_log level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 uint64_t nv_now(const struct lever_nvidia *l);
+/* Hand-overs of the host, between two pieces of long work. */
+void nv_breathe(struct lever_nvidia *l);
 /* Tells the guardian that the lever does not hang. */
 void nv_beat(struct lever_nvidia *l);
 /* The context of a process on a GPU; NULL: it has none there. */

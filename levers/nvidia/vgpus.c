@@ -9,9 +9,12 @@
 #include "../../bpf/discovery.h"
 #include "carry_out.h"
 #include "couple.h"
+#include "rtxg_clock.h"
 #include "state.h"
 #include "vgpus.h"
 #include "timer.h"
+
+#define PIECE_NS 300000ull /* between two hand-overs of the host */
 
 uint32_t nv_belongs(struct lever_nvidia *l, struct nv_process *p)
 {
@@ -113,6 +116,7 @@ void lever_nvidia_place(struct lever_nvidia *l, bool all)
 {
 	unsigned int count = l->registry.count;
 
+	nv_assigned_pass(&l->assigned, all);
 	for (unsigned int i = 0; i < count && l->ops.place; i++) {
 		struct nv_process *p = l->registry.processes[l->place_next++ % count];
 		uint32_t tag;
@@ -124,8 +128,18 @@ void lever_nvidia_place(struct lever_nvidia *l, bool all)
 			move(l, p, tag);
 		if (!all)
 			break;
+		nv_breathe(l);
 	}
+	nv_assigned_pass(&l->assigned, false);
 	nv_arm(l);
+}
+
+/* What was put into vGPUs has forked since. */
+static void inherit_all(struct lever_nvidia *l)
+{
+	nv_assigned_begin(&l->assigned);
+	while (!nv_assigned_inherit(&l->assigned, rtxg_now_ns() + PIECE_NS))
+		nv_breathe(l);
 }
 
 void lever_nvidia_restore(struct lever_nvidia *l)
@@ -154,7 +168,7 @@ void lever_nvidia_restore(struct lever_nvidia *l)
 		if (!any)
 			return;
 		if (!round)
-			nv_assigned_inherit(a);
+			inherit_all(l);
 	}
 	for (uint32_t i = 0; i < a->count; i++)
 		if (a->one[i].tag != NV_ASSIGNED_NONE)
@@ -175,7 +189,7 @@ void nv_read_assigned(struct lever_nvidia *l)
 		       err == -EPERM
 			       ? "; the file must be the daemon's own and writable by no other user"
 			       : "");
-	nv_assigned_inherit(&l->assigned);
+	inherit_all(l);
 }
 
 int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,

@@ -16,6 +16,7 @@
 #include "helper.h"
 #include "policy.h"
 #include "probe.h"
+#include "rtxg_clock.h"
 #include "state.h"
 #include "vgpus.h"
 #include "warm_up.h"
@@ -32,6 +33,7 @@
 #define GUARD_NS     1000000000ull
 #define GUARD_MAX_NS 60000000000ull
 #define GUARD_PART   20u /* of the time goes into them at most; each may wait for the driver */
+#define PIECE_NS     300000ull	    /* of work that is done piece by piece */
 
 static void again_after_hang(struct lever_nvidia *l)
 {
@@ -233,10 +235,24 @@ static void check_slices(struct lever_nvidia *l, struct nv_gpu *g, uint64_t now)
 	}
 }
 
+/*
+ * Who was put where, against what /proc says now. There may be thousands of such processes: each
+ * watch looks at some of them.
+ */
+static void look_at_assigned(struct lever_nvidia *l)
+{
+	if (l->pruning)
+		l->pruning = !nv_assigned_prune(&l->assigned, rtxg_now_ns() + PIECE_NS);
+	if (l->inheriting && nv_assigned_inherit(&l->assigned, rtxg_now_ns() + PIECE_NS)) {
+		l->inheriting = l->inherit_again;
+		l->inherit_again = false;
+	}
+}
+
 /* How long the next watch may be off. */
 static uint64_t pause_of(const struct lever_nvidia *l, uint64_t now)
 {
-	uint64_t pause = IDLE_NS;
+	uint64_t pause = l->pruning || l->inheriting ? WATCH_NS : IDLE_NS;
 
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
@@ -247,7 +263,7 @@ static uint64_t pause_of(const struct lever_nvidia *l, uint64_t now)
 			if (c->stopped || now < c->known + YOUNG_NS ||
 			    l->gpu[i].params[c->vgpu].period_ns)
 				return WATCH_NS;
-			pause = CALM_NS;
+			pause = pause < CALM_NS ? pause : CALM_NS;
 		}
 	return pause;
 }
@@ -279,7 +295,7 @@ void nv_watch(struct lever_nvidia *l)
 	l->prune = false;
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
-		nv_assigned_prune(&l->assigned);
+		l->pruning = true;
 		l->prune = true;
 		for (uint32_t i = 0; i < l->gpus; i++)
 			if (l->gpu[i].has_log && !l->gpu[i].lost)
@@ -288,6 +304,7 @@ void nv_watch(struct lever_nvidia *l)
 	if (l->enabled)
 		for (uint32_t i = 0; i < l->gpus; i++)
 			check_slices(l, &l->gpu[i], now);
+	look_at_assigned(l);
 	nv_save_assigned(l);
 	l->next_watch = now + pause_of(l, now);
 }

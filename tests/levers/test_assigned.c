@@ -18,7 +18,30 @@
 #include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
+#include "patience.h"
 #include "rig.h"
+
+/* How often a process was asked for what it may hold up. */
+static unsigned int questions;
+
+int __real_rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, size_t size);
+int __wrap_rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, size_t size);
+int __wrap_rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, size_t size)
+{
+	questions++;
+	return __real_rtx_lib_patience(uid, call, memory, size);
+}
+
+int __real_rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void *memory,
+			       size_t size);
+int __wrap_rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void *memory,
+			       size_t size);
+int __wrap_rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void *memory,
+			       size_t size)
+{
+	questions++;
+	return __real_rtx_lib_patience_of(pid, call, memory, size);
+}
 
 /* A process that forks one child when it is told to, and says its pid. */
 struct parent {
@@ -120,14 +143,14 @@ static void assignments_outlive_the_daemon(void **state)
 	/* it was born before its parent was put there */
 	assert_null(nv_assigned_find(&b, (uint32_t)older));
 	assert_null(nv_assigned_find(&b, (uint32_t)getpid()));
-	nv_assigned_inherit(&b);
+	nv_assigned_inherit(&b, UINT64_MAX);
 	assert_int_equal(b.count, 2);
 	assert_int_equal(nv_assigned_find(&b, (uint32_t)child)->pid, child);
 	/* Its own entry is kept when the parent has gone, and goes with it. */
 	grandchild = have_child(&other);
 	kill(p.pid, SIGKILL);
 	waitpid(p.pid, NULL, 0);
-	nv_assigned_prune(&b); /* the child dies with its parent; perhaps not yet */
+	nv_assigned_prune(&b, UINT64_MAX); /* the child dies with its parent; perhaps not yet */
 	assert_null(nv_assigned_find(&b, (uint32_t)p.pid));
 	assert_null(nv_assigned_find(&b, (uint32_t)grandchild));
 	nv_assigned_free(&b);
@@ -239,11 +262,156 @@ static void what_was_assigned_stays_so_after_a_restart(void **state)
 	ended(&back);
 }
 
+#define MANY 100
+
+static void ended_processes_are_found_piece_by_piece_with_few_questions(void **state)
+{
+	struct nv_assigned a = { 0 };
+	pid_t pid[MANY];
+	int pieces = 1;
+
+	for (int i = 0; i < MANY; i++) {
+		pid[i] = sleeper();
+		assert_int_equal(nv_assigned_put(&a, (uint32_t)pid[i], 1, false), 0);
+	}
+	questions = 0;
+	assert_true(nv_assigned_prune(&a, UINT64_MAX));
+	assert_int_equal(a.count, MANY);
+	assert_in_range(questions, 1, MANY / 20);
+	for (int i = 0; i < MANY; i += 2) {
+		kill(pid[i], SIGKILL);
+		/* half of them are zombies, which have ended, too */
+		if (i % 4)
+			waitpid(pid[i], NULL, 0);
+		else
+			waitid(P_PID, (id_t)pid[i], NULL, WEXITED | WNOWAIT);
+	}
+	questions = 0;
+	while (!nv_assigned_prune(&a, 0)) {
+		assert_in_range(questions, 1, 2);
+		questions = 0;
+		pieces++;
+	}
+	assert_in_range(pieces, 2, MANY);
+	assert_int_equal(a.count, MANY / 2);
+	for (int i = 1; i < MANY; i += 2)
+		assert_int_equal(nv_assigned_find(&a, (uint32_t)pid[i])->pid, pid[i]);
+	/* The number of one that has ended may have gone to another. */
+	a.one[7].start--;
+	assert_true(nv_assigned_prune(&a, UINT64_MAX));
+	assert_int_equal(a.count, MANY / 2 - 1);
+	for (int i = 0; i < MANY; i++) {
+		kill(pid[i], SIGKILL);
+		waitpid(pid[i], NULL, 0);
+	}
+	nv_assigned_free(&a);
+}
+
+#define CHAIN 40
+
+/* Each is the parent of the next one. All end with the first. */
+static void chain_of(pid_t pid[CHAIN])
+{
+	pid_t self = getpid();
+	int said[2];
+
+	assert_int_equal(pipe(said), 0);
+	pid[0] = fork();
+	for (int i = 0; !pid[0] && i < CHAIN; i++) {
+		pid_t own = getpid();
+
+		die_with(i ? getppid() : self);
+		if (write(said[1], &own, sizeof(own)) != sizeof(own) || i == CHAIN - 1 || fork()) {
+			pause();
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < CHAIN; i++)
+		assert_int_equal(read(said[0], &pid[i], sizeof(pid[i])), sizeof(pid[i]));
+	close(said[0]);
+	close(said[1]);
+}
+
+static void a_chain_of_programs_is_placed_with_few_questions(void **state)
+{
+	struct nv_assigned a = { 0 };
+	pid_t pid[CHAIN], other = sleeper();
+
+	/* births are known to 10 ms */
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)getpid(), 5, false), 0);
+	usleep(30000);
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)other, 4, false), 0);
+	chain_of(pid);
+	questions = 0;
+	assert_int_equal(nv_assigned_find(&a, (uint32_t)pid[CHAIN - 1])->tag, 5);
+	assert_in_range(questions, 0, 2);
+	nv_assigned_remove(&a, (uint32_t)getpid());
+	assert_null(nv_assigned_find(&a, (uint32_t)pid[CHAIN - 1]));
+	assert_in_range(questions, 0, 2);
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)getpid(), 5, true), 0);
+	questions = 0;
+	nv_assigned_pass(&a, true);
+	for (int i = 0; i < CHAIN; i++)
+		assert_int_equal(nv_assigned_find(&a, (uint32_t)pid[i])->tag, 5);
+	nv_assigned_pass(&a, false);
+	assert_in_range(questions, 0, 2);
+	assert_true(nv_assigned_inherit(&a, UINT64_MAX));
+	for (int i = 0; i < CHAIN; i++)
+		assert_int_equal(nv_assigned_find(&a, (uint32_t)pid[i])->pid, pid[i]);
+	kill(pid[0], SIGKILL);
+	kill(other, SIGKILL);
+	waitpid(pid[0], NULL, 0);
+	waitpid(other, NULL, 0);
+	nv_assigned_free(&a);
+}
+
+static unsigned int breaths;
+
+static void breathe(void *ctx)
+{
+	breaths++;
+}
+
+static uint32_t into_the_first(void *ctx, uint32_t pid)
+{
+	return 1;
+}
+
+static void long_work_lets_the_host_hand_over(void **state)
+{
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_lookout = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true };
+	struct lever_nvidia_ops ops = { .size = sizeof(ops),
+					.place = into_the_first,
+					.breathe = breathe };
+	struct rtxg_slice_tenant t = { .min_ppm = 300000 };
+	struct lever_nvidia *l;
+
+	assert_int_equal(lever_nvidia_open(&o, &ops, &l, NULL, 0), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &t), 0);
+	for (uint32_t i = 0; i < 20; i++)
+		cuda_process(into_lever, l, 1000 + i, FIRST + i, 100 + 20 * i, 0);
+	breaths = 0;
+	lever_nvidia_place(l, true);
+	assert_int_equal(breaths, 20);
+	lever_nvidia_place(l, false);
+	assert_int_equal(breaths, 20);
+	lever_nvidia_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(assignments_outlive_the_daemon, before),
 		cmocka_unit_test_setup(what_was_assigned_stays_so_after_a_restart, before),
+		cmocka_unit_test(ended_processes_are_found_piece_by_piece_with_few_questions),
+		cmocka_unit_test(a_chain_of_programs_is_placed_with_few_questions),
+		cmocka_unit_test_setup(long_work_lets_the_host_hand_over, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
