@@ -151,8 +151,7 @@ static int list_guests(const struct lever_nvidia *l, const struct nv_gpu *g,
 
 int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_process *list, int cap)
 {
-	uint32_t users[256];
-	int n = 0, found, i;
+	int n = 0;
 
 	for (uint32_t k = 0; k < l->gpus; k++)
 		for (uint32_t i2 = 0; i2 < l->gpu[k].high; i2++) {
@@ -190,25 +189,19 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			n = list_guests(l, &l->gpu[k], c->process, o, list, n, cap);
 		}
 	/* Those that have the driver open and an unknown context */
-	found = nv_users(l->sys, users, 256);
-	for (i = 0; i < found && i < 256; i++) {
-		const char *remedy = NULL;
-		bool unknown = false;
+	for (uint32_t k = 0; k < NV_UNKNOWN; k++) {
+		uint32_t pid = l->unknown[k].pid;
+		const char *remedy = l->unknown[k].remedy;
 
-		for (uint32_t k = 0; k < NV_UNKNOWN; k++)
-			if (l->unknown[k].pid == users[i]) {
-				unknown = !l->unknown[k].found;
-				remedy = l->unknown[k].remedy;
-			}
-		if (!unknown || has_slot(l, users[i]))
+		if (!pid || l->unknown[k].found || has_slot(l, pid) || !nv_uses_driver(l->sys, pid))
 			continue;
 		if (n++ < cap) {
 			struct lever_nvidia_process *o = &list[n - 1];
 
 			memset(o, 0, sizeof(*o));
-			o->pid = users[i];
+			o->pid = pid;
 			o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
-			nv_process_name(users[i], o->comm, sizeof(o->comm));
+			nv_process_name(pid, o->comm, sizeof(o->comm));
 			o->remedy =
 				remedy ? remedy
 				       : "it is older than the daemon and could not be adopted: "

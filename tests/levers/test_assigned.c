@@ -365,7 +365,7 @@ static void a_chain_of_programs_is_placed_with_few_questions(void **state)
 	nv_assigned_free(&a);
 }
 
-static unsigned int breaths;
+static unsigned int breaths, looks_at_descriptors;
 
 static void breathe(void *ctx)
 {
@@ -377,10 +377,17 @@ static uint32_t into_the_first(void *ctx, uint32_t pid)
 	return 1;
 }
 
+static int counted_ctl_fds(void *ctx, int pid, int *fds, int cap)
+{
+	looks_at_descriptors++;
+	return fake_sys.ctl_fds(ctx, pid, fds, cap);
+}
+
 static void long_work_lets_the_host_hand_over(void **state)
 {
+	struct nv_sys sys = fake_sys;
 	struct lever_nvidia_options o = { .size = sizeof(o),
-					  .sys = &fake_sys,
+					  .sys = &sys,
 					  .no_discovery = true,
 					  .no_adoption = true,
 					  .no_lookout = true,
@@ -390,8 +397,10 @@ static void long_work_lets_the_host_hand_over(void **state)
 					.place = into_the_first,
 					.breathe = breathe };
 	struct rtxg_slice_tenant t = { .min_ppm = 300000 };
+	struct lever_nvidia_process list[20];
 	struct lever_nvidia *l;
 
+	sys.ctl_fds = counted_ctl_fds;
 	assert_int_equal(lever_nvidia_open(&o, &ops, &l, NULL, 0), 0);
 	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &t), 0);
 	for (uint32_t i = 0; i < 20; i++)
@@ -401,6 +410,10 @@ static void long_work_lets_the_host_hand_over(void **state)
 	assert_int_equal(breaths, 20);
 	lever_nvidia_place(l, false);
 	assert_int_equal(breaths, 20);
+	/* All processes of the machine are not looked at for a list of those that are governed. */
+	looks_at_descriptors = 0;
+	assert_int_equal(lever_nvidia_processes(l, list, 20), 20);
+	assert_int_equal(looks_at_descriptors, 0);
 	lever_nvidia_close(l);
 }
 
