@@ -21,6 +21,8 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+#define RING_BYTES (1 << 22)
+
 /* character devices of the NVIDIA driver; fixed since its first release */
 #define NVIDIA_MAJOR 195
 
@@ -62,6 +64,7 @@ struct pid {
 struct task_struct {
 	int pid;
 	int tgid;
+	u64 start_boottime;
 	struct pid *thread_pid;
 	struct files_struct *files;
 	struct signal_struct *signal;
@@ -124,10 +127,27 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, RING_BYTES);
 } records SEC(".maps");
 
-unsigned long long lost; /* records for which the ring had no room */
+/*
+ * A program may cause records as fast as it makes calls. So no user has more of the ring than is
+ * left for others, whoever comes: how many records of each were put in, and how many user space has
+ * taken out.
+ */
+unsigned long long made[DISCOVER_USERS], taken[DISCOVER_USERS];
+
+/* Processes of which a record is missing, and how many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, u32);
+} missed SEC(".maps");
+
+unsigned long long lost;    /* records that are missing, in all; */
+unsigned long long unnamed; /* those of processes that had no room there, */
+unsigned long long ends;    /* and ends of processes, which have no place there */
 
 /* the loader, whose own controls are not reported; as whoami() names it */
 const volatile unsigned int self;
@@ -178,16 +198,48 @@ static __always_inline u32 pid_in_namespace(struct task_struct *task, u32 global
 	return global;
 }
 
+static __always_inline void note_missed(u32 kind)
+{
+	u32 pid, tid, *count, one = 1;
+
+	if (kind == DISCOVER_EXIT) {
+		__sync_fetch_and_add(&ends, 1);
+		__sync_fetch_and_add(&lost, 1);
+		return;
+	}
+	whoami(&pid, &tid);
+	count = bpf_map_lookup_elem(&missed, &pid);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else if (bpf_map_update_elem(&missed, &pid, &one, BPF_NOEXIST))
+		__sync_fetch_and_add(&unnamed, 1);
+	__sync_fetch_and_add(&lost, 1);
+}
+
+static __always_inline int may_have_more(u32 user)
+{
+	u64 waiting = made[user] - taken[user];
+	u64 used = bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA);
+
+	/* Each has a header of eight bytes. */
+	return waiting < DISCOVER_WAITING &&
+	       waiting * (sizeof(struct discover_record) + 8) < RING_BYTES - used;
+}
+
 static __always_inline struct discover_record *record_begin(u32 kind)
 {
-	struct discover_record *r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
-	u32 *tag, key;
+	u32 *tag, key, user = (u32)bpf_get_current_uid_gid() & (DISCOVER_USERS - 1);
+	struct discover_record *r = 0;
 
+	if (may_have_more(user))
+		r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 	if (!r) {
-		__sync_fetch_and_add(&lost, 1);
+		note_missed(kind);
 		return 0;
 	}
+	__sync_fetch_and_add(&made[user], 1);
 	__builtin_memset(r, 0, sizeof(*r));
+	r->user = user;
 	r->kind = kind;
 	r->fd = -1;
 	whoami(&r->pid, &r->tid);
@@ -411,7 +463,9 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	if (call.cmd == RM_CONTROL && !interesting_control(call.arg))
 		return 0;
 	id = bpf_get_current_pid_tgid();
-	bpf_map_update_elem(&calls, &id, &call, BPF_ANY);
+	/* Threads that stay in a call take room, of a file that need not be the driver's. */
+	if (bpf_map_update_elem(&calls, &id, &call, BPF_ANY))
+		note_missed(DISCOVER_ALLOC);
 	return 0;
 }
 
@@ -493,6 +547,8 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	r->pid = tgid;
 	r->tid = tgid;
 	r->tag = value;
+	if (bpf_core_field_exists(child->start_boottime))
+		r->value = BPF_CORE_READ(child, start_boottime);
 	bpf_ringbuf_submit(r, 0);
 	return 0;
 }

@@ -20,7 +20,10 @@ enum discover_kind {
 	/* pid runs another program now; only for processes in the watched set */
 	DISCOVER_EXEC,
 	DISCOVER_EXIT, /* pid has ended; only for processes in the watched set */
-	/* records were lost since the last one that got through: count in `object` */
+	/*
+	 * records of pid were lost: count in `object`. pid 0: of processes that are not known;
+	 * value 1: the ends of such, and no others
+	 */
 	DISCOVER_LOST,
 	/*
 	 * the process itself has issued a control that undoes what user space decides, or that says
@@ -78,9 +81,17 @@ struct discover_record {
 	/* channel: the memory object that holds its USERD, of the same client; 0 = the driver's */
 	unsigned int userd;
 	unsigned long long userd_offset; /* channel: where in it, in bytes */
-	unsigned long long value;	 /* CONTROL */
-	unsigned long long ns;		 /* CLOCK_MONOTONIC */
+	/* CONTROL, LOST; FORK: when it was born, ns since the boot, or 0 if the kernel does not tell */
+	unsigned long long value;
+	unsigned long long ns; /* CLOCK_MONOTONIC */
 	char comm[16];
+	unsigned int user; /* whose part of the ring it takes */
+	unsigned int reserved;
 };
+
+/* Parts of the ring: a power of two. Users whose ids differ by a multiple of it share one. */
+#define DISCOVER_USERS 1024u
+/* records of one user that wait in the ring, at most */
+#define DISCOVER_WAITING 8192u
 
 #endif

@@ -11,6 +11,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "discovery.h"
+#include "rtxg_clock.h"
 #include "discover.skel.h"
 
 #define INIT_PID_NS 0xeffffffcu /* inode of the first pid namespace, fixed by the kernel */
@@ -20,16 +21,25 @@ struct discovery {
 	struct ring_buffer *ring;
 	discovery_fn fn;
 	void *ctx;
-	uint64_t lost;
+	uint64_t lost, unnamed, ends; /* when they were looked at last */
+	bool missing;		      /* processes that were not told of as yet */
+	uint64_t until_ns;
 };
 
 static int on_record(void *ctx, void *data, size_t size)
 {
 	struct discovery *d = ctx;
 
-	if (size >= sizeof(struct discover_record) && d->fn)
-		d->fn(d->ctx, data);
-	return 0;
+	const struct discover_record *r = data;
+	unsigned long long *taken = d->skel->bss->taken;
+
+	if (size < sizeof(*r))
+		return 0;
+	__atomic_store_n(&taken[r->user % DISCOVER_USERS], taken[r->user % DISCOVER_USERS] + 1,
+			 __ATOMIC_RELEASE);
+	d->fn(d->ctx, r);
+	/* This one is taken out all the same. */
+	return rtxg_now_ns() < d->until_ns ? 0 : -EAGAIN;
 }
 
 static int quiet(enum libbpf_print_level level, const char *format, va_list args)
@@ -98,23 +108,52 @@ int discovery_fd(const struct discovery *d)
 	return ring_buffer__epoll_fd(d->ring);
 }
 
-int discovery_read(struct discovery *d, discovery_fn fn, void *ctx)
+static void tell_unknown(struct discovery *d, uint64_t count, uint64_t *before, uint64_t value)
 {
-	uint64_t lost = d->skel->bss->lost;
-	int n;
+	struct discover_record r = { .kind = DISCOVER_LOST,
+				     .fd = -1,
+				     .object = (unsigned int)(count - *before),
+				     .value = value };
+
+	*before = count;
+	if (r.object)
+		d->fn(d->ctx, &r);
+}
+
+/* Which processes, at most so many at a time: a program may end as soon as it is missed. */
+static bool tell_missed(struct discovery *d, uint64_t until_ns)
+{
+	int map = bpf_map__fd(d->skel->maps.missed);
+	struct discover_record r = { .kind = DISCOVER_LOST, .fd = -1 };
+
+	tell_unknown(d, d->skel->bss->unnamed, &d->unnamed, 0);
+	tell_unknown(d, d->skel->bss->ends, &d->ends, 1);
+	while (!bpf_map_get_next_key(map, NULL, &r.pid)) {
+		if (bpf_map_lookup_elem(map, &r.pid, &r.object))
+			r.object = 1;
+		bpf_map_delete_elem(map, &r.pid);
+		d->fn(d->ctx, &r);
+		if (rtxg_now_ns() >= until_ns)
+			return true;
+	}
+	return false;
+}
+
+bool discovery_read(struct discovery *d, uint64_t until_ns, discovery_fn fn, void *ctx)
+{
+	uint64_t lost;
+	bool more;
 
 	d->fn = fn;
 	d->ctx = ctx;
-	n = ring_buffer__consume(d->ring);
-	if (lost != d->lost) {
-		struct discover_record r = { .kind = DISCOVER_LOST,
-					     .fd = -1,
-					     .object = (unsigned int)(lost - d->lost) };
-
-		d->lost = lost;
-		fn(ctx, &r);
-	}
-	return n;
+	d->until_ns = until_ns;
+	more = ring_buffer__consume(d->ring) == -EAGAIN;
+	lost = d->skel->bss->lost;
+	if (lost == d->lost && !d->missing)
+		return more;
+	d->lost = lost;
+	d->missing = tell_missed(d, until_ns);
+	return more || d->missing;
 }
 
 int discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)

@@ -6,6 +6,7 @@
 #ifndef RTXG_BPF_DISCOVERY_H
 #define RTXG_BPF_DISCOVERY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "discover.h"
 
@@ -23,11 +24,12 @@ void discovery_close(struct discovery *discovery);
 int discovery_fd(const struct discovery *discovery);
 
 /*
- * Calls back for every record there is, in order; returns how many or a negative errno. Never
- * blocks.
+ * Calls back for every record there is, in order, but for no more after that time
+ * (CLOCK_MONOTONIC), and for each process that records of are missing. Returns whether there may be
+ * more. Never blocks.
  */
 typedef void (*discovery_fn)(void *ctx, const struct discover_record *record);
-int discovery_read(struct discovery *discovery, discovery_fn fn, void *ctx);
+bool discovery_read(struct discovery *discovery, uint64_t until_ns, discovery_fn fn, void *ctx);
 
 /* Follows a process: its children inherit the tag, and its fork, exec and exit are reported. */
 int discovery_watch(struct discovery *discovery, uint32_t pid, uint32_t tag);

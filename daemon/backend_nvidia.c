@@ -131,6 +131,8 @@ static int on_lever(sd_event_source *s, int fd, uint32_t revents, void *userdata
 	}
 	if (left)
 		collect(nvidia.daemon);
+	/* It may be due again at once. */
+	breathe(nvidia.daemon);
 	return 0;
 }
 

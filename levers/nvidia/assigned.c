@@ -252,6 +252,22 @@ int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born
 	return err ? err : put(a, &new);
 }
 
+int nv_assigned_born(struct nv_assigned *a, uint32_t pid, uint32_t tag, uint64_t birth_ns)
+{
+	uint64_t start = birth_ns / (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+	struct nv_assigned_one new = { .pid = pid, .tag = tag, .start = start, .since = start };
+
+	/* A namespace of time would tell it otherwise: it is asked until one has said the same. */
+	if (!birth_ns || !a->births_told) {
+		int err = nv_assigned_put(a, pid, tag, true);
+		const struct nv_assigned_one *e = err ? NULL : own(a, pid);
+
+		a->births_told = birth_ns && e && e->start == start;
+		return err;
+	}
+	return put(a, &new);
+}
+
 void nv_assigned_remove(struct nv_assigned *a, uint32_t pid)
 {
 	struct nv_assigned_one *e = own(a, pid);

@@ -39,6 +39,7 @@ struct nv_assigned {
 	struct nv_kin *kin;
 	uint64_t passes;
 	bool passing;
+	bool births_told; /* as /proc tells them */
 };
 
 /*
@@ -53,6 +54,8 @@ void nv_assigned_free(struct nv_assigned *a);
  * -ENOSPC, -ENOMEM.
  */
 int nv_assigned_put(struct nv_assigned *a, uint32_t pid, uint32_t tag, bool born);
+/* It was born there, at that time since the boot; 0: the process is asked. As nv_assigned_put(). */
+int nv_assigned_born(struct nv_assigned *a, uint32_t pid, uint32_t tag, uint64_t birth_ns);
 void nv_assigned_remove(struct nv_assigned *a, uint32_t pid);
 /*
  * From now on each process is read once, until the pass is over: for many calls of

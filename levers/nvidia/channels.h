@@ -87,7 +87,7 @@ struct nv_process {
 	unsigned int guest_count, guest_room;
 	unsigned int channel_count; /* in all groups */
 	uint64_t first_ns;	    /* CLOCK_MONOTONIC of the first channel */
-	void *user;		    /* the host's */
+	void *user; /* the host's */
 };
 
 /*

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include "../../bpf/discovery.h"
 #include "act.h"
 #include "adopt.h"
@@ -14,6 +15,7 @@
 #include "claims.h"
 #include "contexts.h"
 #include "couple.h"
+#include "rtxg_clock.h"
 #include "state.h"
 #include "vgpus.h"
 #include "warm_up.h"
@@ -23,7 +25,9 @@
 /* pauses between answers to a program's own controls: the first one, and when it is forgotten */
 #define OWN_PAUSE_NS  1000000ull
 #define OWN_FORGET_NS 2000000000ull
-#define ASSIGNED_NS   250000000ull /* the file of assignments may be so old */
+#define ASSIGNED_NS   250000000ull  /* the file of assignments may be so old */
+#define PUMP_PAUSE_NS 1000000ull    /* between two reads of records that do not end */
+#define UNREAD_NS     100000000ull  /* all that waited is read by then */
 
 /* The GPU of that instance; NULL: there is none. */
 static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t device)
@@ -399,6 +403,21 @@ static void guest_goes(struct lever_nvidia *l, struct nv_process *p)
 	}
 }
 
+/* It may have channels that are not known, and may have ended. */
+static void missed(struct lever_nvidia *l, const struct discover_record *r)
+{
+	l->prune = true;
+	if (l->next_watch > nv_now(l) + ASSIGNED_NS)
+		l->next_watch = nv_now(l) + ASSIGNED_NS;
+	if (l->registry.lost < 2 * l->lost_said)
+		return;
+	l->lost_said = l->registry.lost;
+	nv_log(l, LEVER_NVIDIA_WARNING,
+	       "discovery records were lost, of pid %u and maybe of others (%llu so far); looking "
+	       "for what they have",
+	       r->pid, (unsigned long long)l->registry.lost);
+}
+
 void nv_contexts_feed(void *ctx, const struct discover_record *r)
 {
 	struct lever_nvidia *l = ctx;
@@ -441,9 +460,11 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 	}
 	if (l->options.assigned) {
 		if (r->kind == DISCOVER_FORK && r->tag)
-			nv_assigned_put(&l->assigned, r->pid, r->tag, true);
+			nv_assigned_born(&l->assigned, r->pid, r->tag, r->value);
 		else if (r->kind == DISCOVER_EXIT)
 			nv_assigned_remove(&l->assigned, r->pid);
+		else if (r->kind == DISCOVER_LOST && r->value)
+			l->pruning = true;
 		else if (r->kind == DISCOVER_LOST && l->inheriting)
 			l->inherit_again = true;
 		else if (r->kind == DISCOVER_LOST)
@@ -452,12 +473,8 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		if (l->assigned.dirty && l->next_watch > nv_now(l) + ASSIGNED_NS)
 			l->next_watch = nv_now(l) + ASSIGNED_NS;
 	}
-	if (r->kind == DISCOVER_LOST) {
-		l->prune = true;
-		nv_log(l, LEVER_NVIDIA_WARNING,
-		       "%u discovery records were lost; looking for new contexts by hand",
-		       r->object);
-	}
+	if (r->kind == DISCOVER_LOST)
+		missed(l, r);
 	if (what.change == NV_DUPLICATE)
 		duplicated(l, what.process, what.group, r);
 	if (what.change == NV_NEW_CHANNEL)
@@ -533,10 +550,24 @@ void nv_contexts_begin(struct lever_nvidia *l)
 	l->registry.contested_ctx = l;
 }
 
+/*
+ * A program may cause records without end. While more wait than are read in one go, the host has
+ * most of the time for all else, and for others than the lever.
+ */
 void nv_contexts_pump(struct lever_nvidia *l)
 {
-	if (l->discovery)
-		discovery_read(l->discovery, nv_contexts_feed, l);
+	struct epoll_event e = { .data.u32 = NV_SOURCE_DISCOVERY };
+	bool silent = l->pump_again != UINT64_MAX;
+
+	if (!l->discovery)
+		return;
+	l->pump_again = UINT64_MAX;
+	if (discovery_read(l->discovery, rtxg_now_ns() + NV_PIECE_NS, nv_contexts_feed, l))
+		l->pump_again = nv_now(l) + PUMP_PAUSE_NS;
+	if (silent == (l->pump_again != UINT64_MAX))
+		return;
+	e.events = silent ? EPOLLIN : 0;
+	epoll_ctl(l->epoll, EPOLL_CTL_MOD, discovery_fd(l->discovery), &e);
 }
 
 static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)
@@ -671,7 +702,14 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	char comm[16];
 	struct nv_process *p;
 
-	if (is_own(l, pid) || try_to_adopt(l, g, pid) >= 0)
+	if (is_own(l, pid))
+		return;
+	if (l->pump_again != UINT64_MAX && !unknown_of(l, pid, false)) {
+		/* Its records may wait behind those of others. */
+		unknown_of(l, pid, true)->again = nv_now(l) + UNREAD_NS;
+		return;
+	}
+	if (try_to_adopt(l, g, pid) >= 0)
 		return;
 	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */
 	u = unknown_of(l, pid, true);

@@ -13,7 +13,10 @@ struct discover_record;
 void nv_contexts_begin(struct lever_nvidia *l);
 /* One record of the discovery program; `lever` is the struct lever_nvidia. */
 void nv_contexts_feed(void *lever, const struct discover_record *r);
-/* Takes in the records that wait at the discovery program. */
+/*
+ * Takes in the records that wait at the discovery program, for 0.3 ms. Where there are more, the
+ * descriptor keeps silent until l->pump_again.
+ */
 void nv_contexts_pump(struct lever_nvidia *l);
 /*
  * The context that a record of the switch log is about: by the context's number if that is known,

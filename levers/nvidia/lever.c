@@ -106,6 +106,10 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 			break;
 		}
 	}
+	if (nv_now(l) >= l->pump_again) {
+		nv_contexts_pump(l);
+		told = true;
+	}
 	if (told) /* that may have taken the driver long */
 		nv_demand_look(l);
 	now = nv_now(l);

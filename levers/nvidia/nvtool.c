@@ -141,7 +141,7 @@ static int cmd_watch(double seconds, uint32_t of)
 	p.events = POLLIN;
 	while (!stop && rtxg_now_ns() < end) {
 		if (poll(&p, 1, 100) > 0)
-			discovery_read(d, on_record, &reg);
+			discovery_read(d, end, on_record, &reg);
 	}
 	for (unsigned int i = 0; i < reg.count; i++)
 		show_process(reg.processes[i]);

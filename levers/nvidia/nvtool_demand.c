@@ -174,7 +174,7 @@ int nv_tool_demand(struct nv_rm_gpu *gpus, int count, double seconds, unsigned i
 	while (!ended && rtxg_now_ns() < end) {
 		uint64_t t0;
 
-		discovery_read(d, on_record, NULL);
+		discovery_read(d, end, on_record, NULL);
 		for (i = 0; i < count_seen; i++)
 			if (seen[i].err == -EAGAIN) {
 				t0 = rtxg_now_ns();

@@ -18,6 +18,7 @@
 
 #define NV_CID_TABLE 4096u
 #define NV_UNKNOWN   64u
+#define NV_PIECE_NS  300000ull /* of work that is done piece by piece */
 
 struct discovery;
 
@@ -133,7 +134,9 @@ struct lever_nvidia {
 	bool prune;		  /* records were lost: processes may have ended unseen */
 	bool pruning, inheriting; /* what was assigned is looked at, piece by piece, */
 	bool inherit_again;	  /* and from the beginning afterwards */
-	uint64_t refused_said;	  /* refused records, when it was said last */
+	uint64_t refused_said;	  /* refused records, when it was said last, */
+	uint64_t lost_said;	  /* and lost ones */
+	uint64_t pump_again;	  /* when the records that wait are read; UINT64_MAX: at once */
 	uint64_t next_watch, next_calibrate;
 	uint64_t open_again;  /* no more queues are opened before: the driver is slow */
 	uint64_t claim_again; /* no claim is looked into before: see claims.h */

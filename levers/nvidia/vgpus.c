@@ -14,8 +14,6 @@
 #include "vgpus.h"
 #include "timer.h"
 
-#define PIECE_NS 300000ull /* between two hand-overs of the host */
-
 uint32_t nv_belongs(struct lever_nvidia *l, struct nv_process *p)
 {
 	const struct nv_assigned_one *e =
@@ -138,7 +136,7 @@ void lever_nvidia_place(struct lever_nvidia *l, bool all)
 static void inherit_all(struct lever_nvidia *l)
 {
 	nv_assigned_begin(&l->assigned);
-	while (!nv_assigned_inherit(&l->assigned, rtxg_now_ns() + PIECE_NS))
+	while (!nv_assigned_inherit(&l->assigned, rtxg_now_ns() + NV_PIECE_NS))
 		nv_breathe(l);
 }
 

@@ -33,7 +33,6 @@
 #define GUARD_NS     1000000000ull
 #define GUARD_MAX_NS 60000000000ull
 #define GUARD_PART   20u /* of the time goes into them at most; each may wait for the driver */
-#define PIECE_NS     300000ull	    /* of work that is done piece by piece */
 
 static void again_after_hang(struct lever_nvidia *l)
 {
@@ -242,8 +241,8 @@ static void check_slices(struct lever_nvidia *l, struct nv_gpu *g, uint64_t now)
 static void look_at_assigned(struct lever_nvidia *l)
 {
 	if (l->pruning)
-		l->pruning = !nv_assigned_prune(&l->assigned, rtxg_now_ns() + PIECE_NS);
-	if (l->inheriting && nv_assigned_inherit(&l->assigned, rtxg_now_ns() + PIECE_NS)) {
+		l->pruning = !nv_assigned_prune(&l->assigned, rtxg_now_ns() + NV_PIECE_NS);
+	if (l->inheriting && nv_assigned_inherit(&l->assigned, rtxg_now_ns() + NV_PIECE_NS)) {
 		l->inheriting = l->inherit_again;
 		l->inherit_again = false;
 	}

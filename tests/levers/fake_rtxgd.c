@@ -9,7 +9,8 @@
  * it), alien (has work, and cannot be adopted), stubborn (has work, and the driver refuses each
  * control on it for good), bursty (work comes every 100 ms, as its queue shows, and takes 2 ms),
  * gone. $RTXG_FAKE_GPUS: how many GPUs (1). $RTXG_FAKE_MIG: bits. $RTXG_FAKE_ASSIGNED: the file
- * that outlives the daemon.
+ * that outlives the daemon. $RTXG_FAKE_DISCOVERY: the real discovery program, which sees what real
+ * processes do.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -260,6 +261,7 @@ __attribute__((constructor)) static void driver(void)
 	fake_reset();
 	fake->real_time = true;
 	options.assigned = getenv("RTXG_FAKE_ASSIGNED");
+	options.no_discovery = !getenv("RTXG_FAKE_DISCOVERY");
 	fake->gpus = getenv("RTXG_FAKE_GPUS") ? atoi(getenv("RTXG_FAKE_GPUS")) : 1;
 	fake->mig = getenv("RTXG_FAKE_MIG") ? (uint32_t)atoi(getenv("RTXG_FAKE_MIG")) : 0;
 	for (int g = 0; g < FAKE_GPUS; g++)

@@ -365,6 +365,35 @@ static void a_chain_of_programs_is_placed_with_few_questions(void **state)
 	nv_assigned_free(&a);
 }
 
+static void a_birth_that_the_kernel_told_of_is_not_asked_for(void **state)
+{
+	struct nv_assigned a = { 0 };
+	uint64_t tick = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK), birth;
+	pid_t pid[3] = { sleeper(), sleeper(), sleeper() };
+
+	assert_int_equal(nv_assigned_put(&a, (uint32_t)pid[0], 1, true), 0);
+	birth = a.one[0].start * tick + tick / 2;
+	/* Told wrong, as in a namespace of time: all are asked. */
+	questions = 0;
+	assert_int_equal(nv_assigned_born(&a, (uint32_t)pid[0], 1, birth + 5 * tick), 0);
+	assert_int_equal(nv_assigned_born(&a, (uint32_t)pid[0], 1, birth + 5 * tick), 0);
+	assert_int_equal(nv_assigned_born(&a, (uint32_t)pid[0], 1, 0), 0);
+	assert_int_equal(questions, 3);
+	assert_int_equal(a.one[0].start, birth / tick);
+	/* Once it has been told right the kernel is believed. */
+	assert_int_equal(nv_assigned_born(&a, (uint32_t)pid[0], 1, birth), 0);
+	assert_int_equal(questions, 4);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(nv_assigned_born(&a, (uint32_t)pid[i], 2, birth), 0);
+	assert_int_equal(questions, 4);
+	assert_int_equal(nv_assigned_find(&a, (uint32_t)pid[0])->tag, 2);
+	for (int i = 0; i < 3; i++) {
+		kill(pid[i], SIGKILL);
+		waitpid(pid[i], NULL, 0);
+	}
+	nv_assigned_free(&a);
+}
+
 static unsigned int breaths, looks_at_descriptors;
 
 static void breathe(void *ctx)
@@ -424,6 +453,7 @@ int main(void)
 		cmocka_unit_test_setup(what_was_assigned_stays_so_after_a_restart, before),
 		cmocka_unit_test(ended_processes_are_found_piece_by_piece_with_few_questions),
 		cmocka_unit_test(a_chain_of_programs_is_placed_with_few_questions),
+		cmocka_unit_test(a_birth_that_the_kernel_told_of_is_not_asked_for),
 		cmocka_unit_test_setup(long_work_lets_the_host_hand_over, before),
 	};
 
