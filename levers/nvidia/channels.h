@@ -87,6 +87,8 @@ struct nv_process {
 	unsigned int guest_count, guest_room;
 	unsigned int channel_count; /* in all groups */
 	uint64_t first_ns;	    /* CLOCK_MONOTONIC of the first channel */
+	bool missed;		    /* records of it were lost: not all that it has is known */
+	uint64_t rescan_again, rescan_pause;
 	void *user; /* the host's */
 };
 

@@ -28,6 +28,9 @@
 #define ASSIGNED_NS   250000000ull  /* the file of assignments may be so old */
 #define PUMP_PAUSE_NS 1000000ull    /* between two reads of records that do not end */
 #define UNREAD_NS     100000000ull  /* all that waited is read by then */
+#define RESCAN_NS     1000000000ull /* the first pause between two looks; it doubles, */
+#define RESCAN_MAX    60000000000ull
+#define RESCAN_PART   20u /* and no more than such a part of the time goes into all looks */
 
 /* The GPU of that instance; NULL: there is none. */
 static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t device)
@@ -407,6 +410,9 @@ static void guest_goes(struct lever_nvidia *l, struct nv_process *p)
 static void missed(struct lever_nvidia *l, const struct discover_record *r)
 {
 	l->prune = true;
+	for (unsigned int i = 0; i < l->registry.count && !r->value; i++)
+		if (!r->pid || l->registry.processes[i]->pid == r->pid)
+			l->registry.processes[i]->missed = l->rescan = true;
 	if (l->next_watch > nv_now(l) + ASSIGNED_NS)
 		l->next_watch = nv_now(l) + ASSIGNED_NS;
 	if (l->registry.lost < 2 * l->lost_said)
@@ -694,6 +700,52 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	u->remedy = why_not(n);
 	look_later(l, u, false);
 	return n < 0 ? n : -ENXIO;
+}
+
+/*
+ * What is known of it goes, as when it runs another program, for some of that may be no more. Then
+ * it is adopted, as if it were older than the lever.
+ */
+static void rescan(struct lever_nvidia *l, struct nv_process *p)
+{
+	struct discover_record forget = { .kind = DISCOVER_EXEC, .pid = p->pid, .tid = p->pid };
+	uint64_t began = nv_now(l), took;
+	struct nv_adopt_stats st;
+
+	/* What works in its context goes with that. */
+	for (unsigned int i = 0; i < p->guest_count; i++)
+		p->guests[i]->missed = true;
+	p->missed = false;
+	memcpy(forget.comm, p->comm, sizeof(forget.comm));
+	nv_contexts_feed(l, &forget);
+	/* Where that fails the log of switches tells of it, if it works. */
+	adopt(l, p->pid, &st);
+	took = nv_now(l) - began;
+	p->rescan_pause = !p->rescan_pause		     ? RESCAN_NS
+			  : p->rescan_pause > RESCAN_MAX / 2 ? RESCAN_MAX
+							     : 2 * p->rescan_pause;
+	p->rescan_again = nv_now(l) + p->rescan_pause;
+	l->rescan_again = nv_now(l) + took * RESCAN_PART;
+}
+
+void nv_contexts_rescan(struct lever_nvidia *l)
+{
+	uint64_t now = nv_now(l);
+
+	if (!l->rescan || now < l->rescan_again)
+		return;
+	l->rescan = false;
+	for (unsigned int i = 0; i < l->registry.count; i++) {
+		struct nv_process *p = l->registry.processes[i];
+
+		if (!p->missed)
+			continue;
+		l->rescan = true;
+		if (now < p->rescan_again)
+			continue;
+		rescan(l, p);
+		return;
+	}
 }
 
 void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)

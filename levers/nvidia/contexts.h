@@ -18,6 +18,8 @@ void nv_contexts_feed(void *lever, const struct discover_record *r);
  * descriptor keeps silent until l->pump_again.
  */
 void nv_contexts_pump(struct lever_nvidia *l);
+/* Looks again for the channels of one process of which records are missing, if it is time. */
+void nv_contexts_rescan(struct lever_nvidia *l);
 /*
  * The context that a record of the switch log is about: by the context's number if that is known,
  * else by the process. NULL: not known.

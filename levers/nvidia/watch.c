@@ -251,7 +251,7 @@ static void look_at_assigned(struct lever_nvidia *l)
 /* How long the next watch may be off. */
 static uint64_t pause_of(const struct lever_nvidia *l, uint64_t now)
 {
-	uint64_t pause = l->pruning || l->inheriting ? WATCH_NS : IDLE_NS;
+	uint64_t pause = l->pruning || l->inheriting || l->rescan ? WATCH_NS : IDLE_NS;
 
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
@@ -292,6 +292,7 @@ void nv_watch(struct lever_nvidia *l)
 	if (l->prune)
 		nv_contexts_prune(l);
 	l->prune = false;
+	nv_contexts_rescan(l);
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
 		l->pruning = true;

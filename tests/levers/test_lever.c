@@ -195,6 +195,65 @@ static void one_that_could_not_be_adopted_is_gone_with_its_end(void **state)
 	lever_nvidia_close(l);
 }
 
+static bool all_stopped(uint32_t client, uint32_t group)
+{
+	for (uint32_t i = 0; i < fake->channels; i++)
+		if (fake->channel[i].client == client && fake->channel[i].group == group &&
+		    !fake->channel[i].stopped)
+			return false;
+	return true;
+}
+
+/* It has the channels that were seen, and some that were not, for records were lost. */
+static void channels_whose_records_were_lost_are_found(void **state)
+{
+	const uint32_t client = 0xc1d00011, group = 0x5c000015;
+	struct lever_nvidia *l = two_tenants();
+	struct discover_record r;
+	uint64_t calls;
+
+	fake_object_add(101, client, 0, client, NV_CLASS_ROOT_CLIENT, 0, 0);
+	fake_object_add(101, client, client, 0x5c000001, NV_CLASS_DEVICE, 0, 0);
+	fake_object_add(101, client, 0x5c000001, 0x5c000002, NV_CLASS_SUBDEVICE, 0, 0);
+	fake_object_add(101, client, 0x5c000001, group, NV_CLASS_CHANNEL_GROUP, 0, 0);
+	for (uint32_t i = 0; i < 10; i++) {
+		uint32_t handle = (i < 8 ? 0x5c00001c : 0x5c000060) + 4 * i;
+
+		fake_object_add(101, client, group, handle, 0xc86f, 0, 120 + i);
+		fake_object_add(101, client, handle, handle + 1, 0xcbc0, 0, 0);
+		if (i >= 8)
+			fake_channel_add(0, client, handle, group);
+	}
+	for (int i = 0; i < 100 && !stopped_on(0, client); i++)
+		turn_for(l, 2 * MS);
+	assert_true(stopped_on(0, client));
+	assert_false(all_stopped(client, group));
+	record(&r, 101, 0, 0, 0, 0, 0, 0);
+	r.kind = DISCOVER_LOST;
+	r.object = 7;
+	nv_contexts_feed(l, &r);
+	calls = l->rm.calls;
+	for (int i = 0; i < 1000 && !all_stopped(client, group); i++)
+		turn_for(l, 2 * MS);
+	assert_true(all_stopped(client, group));
+	assert_int_equal(process_of(l, 101).vgpu, 2);
+	calls = l->rm.calls - calls;
+	/* To cause that again and again is of no use. */
+	for (int i = 0; i < 4; i++) {
+		uint64_t before = l->rm.calls;
+
+		nv_contexts_feed(l, &r);
+		turn_for(l, 200 * MS);
+		assert_in_range(l->rm.calls - before, 0, calls / 2);
+	}
+	/* When it ends nothing stays stopped, or in the journal. */
+	r.kind = DISCOVER_EXIT;
+	nv_contexts_feed(l, &r);
+	assert_false(stopped_on(0, client));
+	assert_int_equal(nv_journal_count(&l->journal), 0);
+	lever_nvidia_close(l);
+}
+
 static void off_gives_everything_back(void **state)
 {
 	struct lever_nvidia *l = two_tenants();
@@ -333,6 +392,7 @@ int main(void)
 		cmocka_unit_test_setup(one_that_cannot_be_stopped_keeps_its_slice, before),
 		cmocka_unit_test_setup(a_lost_device_is_let_go, before),
 		cmocka_unit_test_setup(the_end_of_a_stopped_process_leaves_nothing, before),
+		cmocka_unit_test_setup(channels_whose_records_were_lost_are_found, before),
 		cmocka_unit_test_setup(one_that_could_not_be_adopted_is_gone_with_its_end, before),
 		cmocka_unit_test_setup(off_gives_everything_back, before),
 		cmocka_unit_test_setup(a_slice_that_the_program_changed_is_set_anew, before),
