@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "access.h"
@@ -29,6 +30,34 @@ bool access_administer(const struct connection *c)
 bool access_raise(const struct connection *c)
 {
 	return access_administer(c);
+}
+
+bool access_in_group(int fd, gid_t group)
+{
+	gid_t groups[256];
+	socklen_t size = sizeof(groups);
+
+	if (group == (gid_t)-1 || getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size))
+		return false;
+	for (size_t i = 0; i < size / sizeof(*groups); i++)
+		if (groups[i] == group)
+			return true;
+	return false;
+}
+
+bool access_sees(const struct connection *c, uid_t owner)
+{
+	gid_t group;
+
+	return access_administer(c) || owner == c->uid || !process_others_hidden(&group) ||
+	       (group != (gid_t)-1 && (c->gid == group || access_in_group(c->fd, group)));
+}
+
+bool access_sees_process(const struct connection *c, pid_t pid)
+{
+	uid_t owner;
+
+	return process_owner(pid, &owner) && access_sees(c, owner);
 }
 
 /* --- who goes where --------------------------------------------------------------------------- */

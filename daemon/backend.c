@@ -174,17 +174,17 @@ void backend_history(struct daemon *d, uint64_t first, json_t *series)
 		b->history(d, first, series);
 }
 
-json_t *backend_timeline(struct daemon *d, uint64_t since)
+json_t *backend_timeline(struct daemon *d, uint64_t since, const struct connection *viewer)
 {
 	EACH(d, b)
 	if (b->timeline)
-		return b->timeline(since);
+		return b->timeline(since, viewer);
 	return json_pack("{s:i, s:i, s:[]}", "first", 0, "next", 0, "events");
 }
 
-void backend_doctor(struct daemon *d, json_t *checks)
+void backend_doctor(struct daemon *d, json_t *checks, const struct connection *viewer)
 {
 	EACH(d, b)
 	if (b->doctor)
-		b->doctor(d, checks);
+		b->doctor(d, checks, viewer);
 }

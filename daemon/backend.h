@@ -75,8 +75,8 @@ struct backend {
 	/* The slots from first to d->samples. */
 	void (*history)(struct daemon *d, uint64_t first, json_t *series);
 	/* The events from number `since` on: {"first", "next", "events"}. */
-	json_t *(*timeline)(uint64_t since);
-	void (*doctor)(struct daemon *d, json_t *checks);
+	json_t *(*timeline)(uint64_t since, const struct connection *viewer);
+	void (*doctor)(struct daemon *d, json_t *checks, const struct connection *viewer);
 };
 
 /* All that this build has, NULL at the end: for daemon.backends. */
@@ -110,7 +110,7 @@ void backend_stats(struct daemon *d, uint64_t now, json_t *gpus);
 void backend_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);
 void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m);
 void backend_history(struct daemon *d, uint64_t first, json_t *series);
-json_t *backend_timeline(struct daemon *d, uint64_t since);
-void backend_doctor(struct daemon *d, json_t *checks);
+json_t *backend_timeline(struct daemon *d, uint64_t since, const struct connection *viewer);
+void backend_doctor(struct daemon *d, json_t *checks, const struct connection *viewer);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access.h"
 #include "backend_gate.h"
 #include "breathe.h"
 #include "history.h"
@@ -163,7 +164,8 @@ static void gate_tasks(struct daemon *d, const struct backend_filter *filter, js
 		if (!task->used || (filter->vgpu && strcmp(task->vgpu->name, filter->vgpu)) ||
 		    (filter->gpu && strcmp(task->gpu->name, filter->gpu)) ||
 		    (filter->pid && task->pid != filter->pid) ||
-		    (filter->numbered && task->id != filter->task))
+		    (filter->numbered && task->id != filter->task) ||
+		    !access_sees(filter->viewer, task->uid))
 			continue;
 		json_array_append_new(tasks, backend_gate_task(d, task, filter->viewer));
 		breathe(d);
@@ -427,6 +429,8 @@ static void put_task(struct daemon *d, struct task *task, struct metrics *m)
 		waited += lane.stats.wait_ns;
 	}
 	/* A label that changes would begin another series. */
+	if (!access_sees(m->viewer, task->uid))
+		return;
 	if (!*task->comm)
 		process_comm(task->pid, task->comm);
 	p = (struct metrics_process){ .pid = task->pid,

@@ -362,19 +362,6 @@ uint64_t client_next(struct daemon *d)
 
 /* --- new ones --------------------------------------------------------------------------------- */
 
-static bool in_group(int fd, gid_t group)
-{
-	gid_t groups[256];
-	socklen_t size = sizeof(groups);
-
-	if (group == (gid_t)-1 || getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size))
-		return false;
-	for (size_t i = 0; i < size / sizeof(*groups); i++)
-		if (groups[i] == group)
-			return true;
-	return false;
-}
-
 static void refuse_and_close(int fd, uid_t uid, int error, const char *why)
 {
 	struct connection c = { .fd = fd };
@@ -482,7 +469,8 @@ struct connection *client_add(struct daemon *d, int fd, int pidfd, const struct 
 				  .pid = peer->pid,
 				  .uid = peer->uid,
 				  .gid = peer->gid };
-	c->group = in_group(fd, d->group) || (d->group != (gid_t)-1 && peer->gid == d->group);
+	c->group =
+		access_in_group(fd, d->group) || (d->group != (gid_t)-1 && peer->gid == d->group);
 	c->next = d->connections;
 	if (c->next)
 		c->next->prev = c;

@@ -63,7 +63,7 @@ static void control_limits(struct connection *c, const struct request *r)
 
 static void control_doctor(struct connection *c, const struct request *r)
 {
-	reply_ok(c, r, doctor_report(c->daemon));
+	reply_ok(c, r, doctor_report(c->daemon, c));
 }
 
 static void control_reload(struct connection *c, const struct request *r)

@@ -19,9 +19,10 @@
 #include "reply.h"
 #include "report.h"
 
-static int of_process(pid_t pid, char name[CGROUP_MAX + 1], char *why, size_t size)
+static int of_process(const struct connection *c, pid_t pid, char name[CGROUP_MAX + 1], char *why,
+		      size_t size)
 {
-	int error = cgroup_of(pid, name);
+	int error = access_sees_process(c, pid) ? cgroup_of(pid, name) : -ESRCH;
 
 	if (error == -EXDEV)
 		snprintf(why, size,
@@ -85,7 +86,7 @@ int control_cgroup_name(struct connection *c, const struct request *r, const str
 		return -EINVAL;
 	}
 	if (given(r, M_PID) || !given(r, M_CGROUP)) {
-		error = of_process(given(r, M_PID) ? (pid_t)r->pid : c->pid, name, why, size);
+		error = of_process(c, given(r, M_PID) ? (pid_t)r->pid : c->pid, name, why, size);
 	} else if ((wrong = cgroup_clean(r->cgroup, name))) {
 		snprintf(why, size, "cgroup \"%.200s\" is not accepted: %s", r->cgroup, wrong);
 		error = -EINVAL;

@@ -60,12 +60,13 @@ void control_stats(struct connection *c, const struct request *r)
 
 void control_metrics(struct connection *c, const struct request *r)
 {
-	struct metrics m = { .gpus = json_array(),
+	struct metrics m = { .viewer = c,
+			     .gpus = json_array(),
 			     .vgpus = json_array(),
 			     .more = json_array(),
 			     .processes = json_array(),
 			     .levers = json_array() };
-	json_t *refused = refused_list();
+	json_t *refused = refused_list(NULL);
 	struct daemon *d = c->daemon;
 	uint64_t now;
 
@@ -109,5 +110,5 @@ void control_history(struct connection *c, const struct request *r)
 
 void control_timeline(struct connection *c, const struct request *r)
 {
-	reply_ok(c, r, backend_timeline(c->daemon, (uint64_t)r->since));
+	reply_ok(c, r, backend_timeline(c->daemon, (uint64_t)r->since, c));
 }

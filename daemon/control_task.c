@@ -36,7 +36,7 @@ void control_task_list(struct connection *c, const struct request *r)
 		return;
 	list = json_array();
 	backend_tasks(d, &filter, list);
-	reply_ok(c, r, json_pack("{s:o, s:o}", "tasks", list, "refused", refused_list()));
+	reply_ok(c, r, json_pack("{s:o, s:o}", "tasks", list, "refused", refused_list(c)));
 }
 
 static int may_change(struct connection *c, struct task *task, const struct request *r, char *why,
@@ -76,7 +76,7 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 		snprintf(why, size, "there is no vGPU %s", r->vgpu);
 		return -ENOENT;
 	}
-	if (!process_owner((pid_t)r->pid, &owner))
+	if (!process_owner((pid_t)r->pid, &owner) || !access_sees(c, owner))
 		return -ESRCH;
 	if (!access_administer(c) && (owner != c->uid || !access_vgpu(vgpu, c))) {
 		snprintf(why, size, "process %lld is not yours, or vGPU %s is not open to you",
@@ -129,6 +129,8 @@ void control_task_set(struct connection *c, const struct request *r)
 		struct task *task = &d->tasks[i];
 
 		if (!task->used || (given(r, M_TASK) ? task->id != r->task : task->pid != r->pid))
+			continue;
+		if (!access_sees(c, task->uid))
 			continue;
 		any = true;
 		error = may_change(c, task, r, why, sizeof(why));

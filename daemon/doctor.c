@@ -128,7 +128,7 @@ static void check_users(const struct daemon *d, json_t *list)
 	}
 }
 
-json_t *doctor_report(struct daemon *d)
+json_t *doctor_report(struct daemon *d, const struct connection *viewer)
 {
 	json_t *o = json_object(), *list = json_array();
 	struct timespec zero = { 0 };
@@ -202,7 +202,7 @@ json_t *doctor_report(struct daemon *d)
 	report_check(list, "module", fd == 0,
 		     "load rtxg.ko for interrupt interception; programs run without it",
 		     "/dev/rtxg %s", fd == 0 ? "is there" : "is not there");
-	backend_doctor(d, list);
+	backend_doctor(d, list, viewer);
 	memory_doctor(d, list, report_check);
 	json_object_set_new(o, "checks", list);
 	return o;

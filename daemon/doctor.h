@@ -5,7 +5,7 @@
 
 #include "daemon.h"
 
-json_t *doctor_report(struct daemon *d);
+json_t *doctor_report(struct daemon *d, const struct connection *viewer);
 json_t *doctor_limits(struct daemon *d);
 
 #endif

@@ -14,6 +14,7 @@
  * metrics_vgpu_columns and metrics_process_columns. more: what only some vGPUs have.
  */
 struct metrics {
+	const struct connection *viewer; /* who asked */
 	json_t *gpus, *vgpus, *more, *processes, *levers;
 };
 

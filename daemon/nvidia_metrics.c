@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access.h"
 #include "history.h"
 #include "nvidia.h"
 #include "nvidia_metrics.h"
@@ -156,7 +157,8 @@ static void put_process(const struct lever_nvidia_process *p, struct metrics *m)
 	};
 
 	snprintf(name, sizeof(name), "nvidia%u", p->gpu);
-	metrics_put_process(m, &row);
+	if (access_sees(m->viewer, (uid_t)-1) || access_sees_process(m->viewer, row.pid))
+		metrics_put_process(m, &row);
 }
 
 static void put_lever(struct metrics *m)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "access.h"
 #include "history.h"
 #include "nvidia.h"
 #include "nvidia_promise.h"
@@ -153,7 +154,8 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 		if ((filter->pid && p->pid != filter->pid) ||
 		    (filter->gpu && (int)p->gpu != only) ||
 		    (filter->vgpu &&
-		     (!p->managed || strcmp(nvidia_vgpu_name(p->vgpu), filter->vgpu))))
+		     (!p->managed || strcmp(nvidia_vgpu_name(p->vgpu), filter->vgpu))) ||
+		    !access_sees_process(filter->viewer, (pid_t)p->pid))
 			continue;
 		json_array_append_new(tasks, task_of(p, filter->viewer));
 	}
@@ -479,7 +481,7 @@ static void doctor_real_time(json_t *checks)
 	check(checks, "nvidia real-time", fifo && nvidia.locked, text);
 }
 
-static void doctor_processes(json_t *checks)
+static void doctor_processes(json_t *checks, const struct connection *viewer)
 {
 	int n, unmanaged = 0, mps = 0;
 	struct lever_nvidia_process *list = nvidia_processes(&n);
@@ -495,7 +497,8 @@ static void doctor_processes(json_t *checks)
 		     "the lines of these processes say why, and what to do", "%s", text);
 	for (int i = 0; i < n; i++) {
 		/* One that is managed and has a remedy is governed in part. */
-		if (list[i].managed && !list[i].remedy)
+		if ((list[i].managed && !list[i].remedy) ||
+		    !access_sees_process(viewer, (pid_t)list[i].pid))
 			continue;
 		snprintf(name, sizeof(name), "process %u", list[i].pid);
 		report_check(checks, name, false, list[i].remedy ? list[i].remedy : "restart it",
@@ -506,7 +509,7 @@ static void doctor_processes(json_t *checks)
 	free(list);
 }
 
-void nvidia_report_doctor(struct daemon *d, json_t *checks)
+void nvidia_report_doctor(struct daemon *d, json_t *checks, const struct connection *viewer)
 {
 	struct lever_nvidia_probe probes[8];
 	char name[80];
@@ -526,6 +529,6 @@ void nvidia_report_doctor(struct daemon *d, json_t *checks)
 		doctor_gpu(checks, g);
 	if (nvidia_busy(d))
 		doctor_real_time(checks);
-	doctor_processes(checks);
+	doctor_processes(checks, viewer);
 	nvidia_promise_doctor(checks);
 }

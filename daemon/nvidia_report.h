@@ -11,6 +11,6 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 void nvidia_report_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);
 void nvidia_report_stats(struct daemon *d, uint64_t now, json_t *gpus);
 void nvidia_report_history(struct daemon *d, uint64_t first, json_t *series);
-void nvidia_report_doctor(struct daemon *d, json_t *checks);
+void nvidia_report_doctor(struct daemon *d, json_t *checks, const struct connection *viewer);
 
 #endif

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "patience.h"
 #include "process.h"
 #include "rtxg/name.h"
+#include "rtxg_clock.h"
 
 /* What is asked of a process that may hold the answer up. */
 struct exe {
@@ -83,6 +85,49 @@ bool process_owner(pid_t pid, uid_t *uid)
 		return false;
 	*uid = st.st_uid;
 	return true;
+}
+
+#define HIDDEN_NS 1000000000ull /* what was read may be so old: a list has thousands of rows */
+
+/* "0" and "off" hide nothing. All others hide what a stranger is told here. */
+static bool hides(const char *options, gid_t *group)
+{
+	const char *hide = strstr(options, "hidepid="), *gid = strstr(options, "gid=");
+
+	if (gid && (gid[-1] == ',' || gid[-1] == ' '))
+		*group = (gid_t)strtoul(gid + strlen("gid="), NULL, 10);
+	return hide && strncmp(hide, "hidepid=0", 9) != 0 && strncmp(hide, "hidepid=off", 11) != 0;
+}
+
+bool process_others_hidden(gid_t *group)
+{
+	static uint64_t looked;
+	static gid_t sees_all;
+	static bool hidden;
+	char line[1024], at[256];
+	FILE *mounts;
+
+	if (looked && rtxg_now_ns() < looked + HIDDEN_NS) {
+		*group = sees_all;
+		return hidden;
+	}
+	looked = rtxg_now_ns();
+	hidden = false;
+	sees_all = (gid_t)-1;
+	mounts = fopen("/proc/self/mountinfo", "re");
+	/* The last one at a place is the one that is seen. */
+	while (mounts && fgets(line, sizeof(line), mounts)) {
+		const char *type = strstr(line, " - proc ");
+
+		if (!type || sscanf(line, "%*s %*s %*s %*s %255s", at) != 1 || strcmp(at, "/proc"))
+			continue;
+		sees_all = (gid_t)-1;
+		hidden = hides(type, &sees_all);
+	}
+	if (mounts)
+		fclose(mounts);
+	*group = sees_all;
+	return hidden;
 }
 
 static void read_began(void *memory)

@@ -25,6 +25,12 @@ void process_command(pid_t pid, char command[PROCESS_COMMAND]);
 bool process_owner(pid_t pid, uid_t *uid);
 
 /*
+ * Does /proc hide the processes of others (its mount option hidepid)? *group: who is in that sees
+ * all of them; (gid_t)-1: none.
+ */
+bool process_others_hidden(gid_t *group);
+
+/*
  * When the thread began, in ticks since the boot. 0: the process has no such thread (errno is
  * ESRCH), or it cannot be told now.
  */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access.h"
 #include "process.h"
 #include "refused.h"
 #include "report.h"
@@ -69,7 +70,7 @@ void refused_forget(pid_t pid)
 			refused[i].pid = 0;
 }
 
-json_t *refused_list(void)
+json_t *refused_list(const struct connection *viewer)
 {
 	json_t *list = json_array();
 
@@ -78,7 +79,7 @@ json_t *refused_list(void)
 		char comm[PROCESS_COMM];
 		json_t *o;
 
-		if (!r->pid)
+		if (!r->pid || (viewer && !access_sees(viewer, r->uid)))
 			continue;
 		if (!process_is(r->pid, r->pid, r->began)) {
 			r->pid = 0;

@@ -9,7 +9,10 @@
 void refused_note(const struct connection *c, int error, const char *why);
 /* It has a task now. */
 void refused_forget(pid_t pid);
-/* Those that still run: [{"pid", "uid", "comm", "error", "message"}]. */
-json_t *refused_list(void);
+/*
+ * Those that still run, and that the viewer may know of (NULL: all): [{"pid", "uid", "comm",
+ * "error", "message"}].
+ */
+json_t *refused_list(const struct connection *viewer);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access.h"
 #include "nvidia.h"
 #include "report.h"
 #include "timeline.h"
@@ -69,9 +70,11 @@ void timeline_context(uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgp
 	snprintf(e->comm, sizeof(e->comm), "%s", comm);
 }
 
-json_t *timeline_report(uint64_t since)
+json_t *timeline_report(uint64_t since, const struct connection *viewer)
 {
 	uint64_t first = events_count > EVENTS ? events_count - EVENTS : 0;
+	/* As one of no user that there is: is anything hidden? */
+	bool all = access_sees(viewer, (uid_t)-1);
 	json_t *list = json_array();
 
 	if (since > first)
@@ -83,17 +86,18 @@ json_t *timeline_report(uint64_t since)
 				   : !e->what		   ? "stop"
 				   : e->what == UINT64_MAX ? "resume"
 							   : "slice";
+		bool seen = all || access_sees_process(viewer, (pid_t)e->pid);
 		json_t *o = json_object();
 
 		report_put_text(o, "kind", kind);
 		json_object_set_new(o, "gpu", json_sprintf("nvidia%u", e->gpu));
-		report_put(o, "pid", e->pid);
+		report_put(o, "pid", seen ? e->pid : 0);
 		report_put(o, "start_ns", e->start_ns);
 		report_put(o, "end_ns", e->end_ns);
 		if (e->stay || e->context)
 			report_put_text(o, "vgpu", nvidia_vgpu_name(e->vgpu));
 		if (e->context)
-			report_put_text(o, "comm", e->comm);
+			report_put_text(o, "comm", seen ? e->comm : "");
 		if (!strcmp(kind, "slice"))
 			report_put(o, "slice_ns", e->what);
 		json_array_append_new(list, o);
