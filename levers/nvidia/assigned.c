@@ -22,6 +22,7 @@
 
 #define LOOKS 32 /* processes of one user that are asked in one go */
 #define KIN   4096u
+#define ROWS  32 /* of the file, between two looks at the clock */
 
 struct look {
 	uint32_t pid, parent;
@@ -236,6 +237,7 @@ void nv_assigned_free(struct nv_assigned *a)
 		free(a->one[i].label);
 	free(a->one);
 	free(a->kin);
+	nv_assigned_save_again(a);
 	nv_assigned_begin(a);
 	memset(a, 0, sizeof(*a));
 }
@@ -434,45 +436,83 @@ static void boot_id(char id[64])
 		fclose(f);
 }
 
-int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx)
+static int fresh_name(const char *path, char fresh[PATH_MAX])
 {
-	char fresh[PATH_MAX], text[NV_ASSIGNED_LABEL], id[64];
-	int fd, err = 0;
-	FILE *f;
+	return snprintf(fresh, PATH_MAX, "%s.new", path) >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
 
-	if (snprintf(fresh, sizeof(fresh), "%s.new", path) >= (int)sizeof(fresh))
-		return -ENAMETOOLONG;
+/* The file that is to replace the other one. */
+static int begin_save(struct nv_assigned *a, const char *fresh)
+{
+	char id[64];
+	int fd, err;
+
 	unlink(fresh);
 	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	f = fdopen(fd, "w");
-	if (!f) {
+	a->file = fdopen(fd, "w");
+	if (!a->file) {
 		err = -errno;
 		close(fd);
 		unlink(fresh);
 		return err;
 	}
 	boot_id(id);
-	fprintf(f, HEAD "%s\n", id);
-	for (uint32_t i = 0; i < a->count; i++) {
-		const struct nv_assigned_one *e = &a->one[i];
+	fprintf(a->file, HEAD "%s\n", id);
+	a->saved = 0;
+	/* What changes from now on may not be in it. */
+	a->dirty = false;
+	return 0;
+}
 
-		if (e->label || (e->tag != NV_ASSIGNED_NONE && label(ctx, e->tag, text)))
-			fprintf(f, "%u %llu %llu %s\n", e->pid, (unsigned long long)e->start,
-				(unsigned long long)e->since, e->label ? e->label : text);
-	}
-	if (ferror(f))
-		err = -EIO;
-	if (fclose(f) && !err)
+static int end_save(struct nv_assigned *a, const char *path, const char *fresh)
+{
+	int err = ferror(a->file) ? -EIO : 0;
+
+	if (fclose(a->file) && !err)
 		err = -errno;
+	a->file = NULL;
 	if (!err && rename(fresh, path))
 		err = -errno;
-	if (err)
-		unlink(fresh);
-	else
-		a->dirty = false;
+	if (!err)
+		return 0;
+	unlink(fresh);
+	a->dirty = true;
 	return err;
+}
+
+int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx,
+		     uint64_t until_ns)
+{
+	char fresh[PATH_MAX], text[NV_ASSIGNED_LABEL];
+	int err = fresh_name(path, fresh);
+
+	if (!err && !a->file)
+		err = begin_save(a, fresh);
+	if (err)
+		return err;
+	for (uint32_t i = place(a, a->saved), rows = 0; i < a->count; i++) {
+		const struct nv_assigned_one *e = &a->one[i];
+
+		if (rows && rows % ROWS == 0 && rtxg_now_ns() >= until_ns)
+			return 1;
+		rows++;
+		a->saved = e->pid + 1;
+		if (e->label || (e->tag != NV_ASSIGNED_NONE && label(ctx, e->tag, text)))
+			fprintf(a->file, "%u %llu %llu %s\n", e->pid, (unsigned long long)e->start,
+				(unsigned long long)e->since, e->label ? e->label : text);
+	}
+	return end_save(a, path, fresh);
+}
+
+void nv_assigned_save_again(struct nv_assigned *a)
+{
+	if (!a->file)
+		return;
+	fclose(a->file);
+	a->file = NULL;
+	a->dirty = true;
 }
 
 static int read_line(char *line, struct nv_assigned_one *e)

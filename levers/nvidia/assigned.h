@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define NV_ASSIGNED_MAX	  65536u /* as many as the discovery program follows */
 #define NV_ASSIGNED_LABEL 128u
@@ -33,7 +34,8 @@ struct nv_assigned {
 	uint32_t count, room;
 	bool dirty; /* the file does not say what is in here */
 	/* of what is done piece by piece: where the next one begins */
-	uint32_t pruned;
+	uint32_t pruned, saved;
+	FILE *file; /* that is being written */
 	DIR *proc;
 	/* what was read of processes in this pass */
 	struct nv_kin *kin;
@@ -80,10 +82,14 @@ bool nv_assigned_prune(struct nv_assigned *a, uint64_t until_ns);
 void nv_assigned_begin(struct nv_assigned *a);
 
 /*
- * Replaces the file in one step; only its owner can read it. 0 or a negative errno, and then it
- * stays dirty.
+ * Writes a file that replaces the other one in one step when it is whole; only its owner can read
+ * it. 1: it ended soon after that time (CLOCK_MONOTONIC), and the next call goes on; 0: it is
+ * written, and dirty if something has changed meanwhile; a negative errno: it stays dirty.
  */
-int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx);
+int nv_assigned_save(struct nv_assigned *a, const char *path, nv_assigned_label label, void *ctx,
+		     uint64_t until_ns);
+/* What was begun is given up; the next call begins with the first one. */
+void nv_assigned_save_again(struct nv_assigned *a);
 /*
  * Reads a file that save() wrote into an empty set; each entry has its label and no tag. -EPERM if
  * another user could have written it, -EINVAL if it is not one (then nothing of it counts),

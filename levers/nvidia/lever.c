@@ -16,6 +16,7 @@
 #include "warm_up.h"
 #include "watch.h"
 #include "timer.h"
+#include "vgpus.h"
 
 #define OLD_NS 20000000ull /* counters that are so old are no longer shown as they are */
 /*
@@ -123,6 +124,8 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 		else
 			due(l, g, g->unread);
 	}
+	if (nv_now(l) >= l->save_again)
+		nv_save_some(l);
 	if (nv_now(l) >= l->next_watch)
 		nv_watch(l);
 	nv_tell_releases(l);

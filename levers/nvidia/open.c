@@ -80,7 +80,7 @@ static void begin(struct lever_nvidia *l, const struct lever_nvidia_options *opt
 {
 	l->journal.fd = l->timerfd = l->epoll = l->kmsg = l->guardian_fd = -1;
 	l->guardian = -1;
-	l->pump_again = UINT64_MAX;
+	l->pump_again = l->save_again = UINT64_MAX;
 	l->rm.ctl = -1;
 	if (options)
 		memcpy(&l->options, options,

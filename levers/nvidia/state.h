@@ -132,6 +132,7 @@ struct lever_nvidia {
 	uint64_t armed;		  /* what the timer stands at */
 	uint64_t armed_at;	  /* and since when: it may stand at a time that was over then */
 	bool prune;		  /* records were lost: processes may have ended unseen */
+	uint64_t save_again;	  /* when more is written of the file; UINT64_MAX: never */
 	bool pruning, inheriting; /* what was assigned is looked at, piece by piece, */
 	bool inherit_again;	  /* and from the beginning afterwards */
 	uint64_t refused_said;	  /* refused records, when it was said last, */

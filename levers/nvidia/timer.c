@@ -15,6 +15,7 @@ void nv_arm(struct lever_nvidia *l)
 	l->lookout.wanted = nv_demand_next_glance(l) != UINT64_MAX;
 	at = l->next_watch < at ? l->next_watch : at;
 	at = l->pump_again < at ? l->pump_again : at;
+	at = l->save_again < at ? l->save_again : at;
 	for (uint32_t i = 0; i < l->gpus; i++)
 		if (!l->gpu[i].lost && l->gpu[i].timer < at)
 			at = l->gpu[i].timer;

@@ -14,6 +14,8 @@
 #include "vgpus.h"
 #include "timer.h"
 
+#define SAVE_PAUSE_NS 2000000ull /* between two pieces of the file */
+
 uint32_t nv_belongs(struct lever_nvidia *l, struct nv_process *p)
 {
 	const struct nv_assigned_one *e =
@@ -65,19 +67,41 @@ static uint32_t number_of(const struct lever_nvidia *l, const char *label)
 								: NV_ASSIGNED_NONE;
 }
 
-void nv_save_assigned(struct lever_nvidia *l)
+/* True: there is more to write. */
+static bool save_some(struct lever_nvidia *l)
 {
-	int err;
+	int err = nv_assigned_save(&l->assigned, l->options.assigned, label_of, l,
+				   rtxg_now_ns() + NV_PIECE_NS);
 
-	if (!l->options.assigned || !l->assigned.dirty)
-		return;
-	err = nv_assigned_save(&l->assigned, l->options.assigned, label_of, l);
+	if (err > 0)
+		return true;
 	if (err && err != l->assigned_error)
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "%s: %s: after a restart of the daemon all programs will be in the "
 		       "default vGPU",
 		       l->options.assigned, strerror(-err));
 	l->assigned_error = err;
+	return false;
+}
+
+void nv_save_assigned(struct lever_nvidia *l)
+{
+	if (!l->options.assigned)
+		return;
+	/* What is to be in the file may belong where it has been written already. */
+	nv_assigned_save_again(&l->assigned);
+	l->save_again = UINT64_MAX;
+	if (!l->assigned.dirty)
+		return;
+	while (save_some(l))
+		nv_breathe(l);
+}
+
+void nv_save_some(struct lever_nvidia *l)
+{
+	if (!l->options.assigned || (!l->assigned.dirty && !l->assigned.file))
+		return;
+	l->save_again = save_some(l) ? nv_now(l) + SAVE_PAUSE_NS : UINT64_MAX;
 }
 
 static void move(struct lever_nvidia *l, struct nv_process *p, uint32_t vgpu)

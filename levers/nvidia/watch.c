@@ -305,7 +305,7 @@ void nv_watch(struct lever_nvidia *l)
 		for (uint32_t i = 0; i < l->gpus; i++)
 			check_slices(l, &l->gpu[i], now);
 	look_at_assigned(l);
-	nv_save_assigned(l);
+	nv_save_some(l);
 	l->next_watch = now + pause_of(l, now);
 }
 

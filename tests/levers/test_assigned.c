@@ -128,7 +128,7 @@ static void assignments_outlive_the_daemon(void **state)
 	assert_int_equal(nv_assigned_put(&a, (uint32_t)other.pid, 9, false), 0);
 	assert_int_equal(nv_assigned_put(&a, 0x7ffffff0, 3, false), -ESRCH);
 	assert_true(a.dirty);
-	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL), 0);
+	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL, UINT64_MAX), 0);
 	assert_false(a.dirty);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
@@ -160,13 +160,13 @@ static void assignments_outlive_the_daemon(void **state)
 	 */
 	assert_int_equal(nv_assigned_put(&b, (uint32_t)other.pid, 1, false), 0);
 	b.one[0].start++;
-	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL), 0);
+	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL, UINT64_MAX), 0);
 	assert_null(nv_assigned_find(&b, (uint32_t)other.pid));
 	assert_int_equal(b.count, 0);
 	assert_int_equal(nv_assigned_load(&b, path), 0);
 	assert_int_equal(b.count, 0);
 	assert_int_equal(nv_assigned_put(&b, (uint32_t)other.pid, 1, false), 0);
-	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL), 0);
+	assert_int_equal(nv_assigned_save(&b, path, by_number, NULL, UINT64_MAX), 0);
 	nv_assigned_free(&b);
 	assert_int_equal(chmod(path, 0620), 0);
 	assert_int_equal(nv_assigned_load(&b, path), -EPERM);
@@ -305,6 +305,57 @@ static void ended_processes_are_found_piece_by_piece_with_few_questions(void **s
 		waitpid(pid[i], NULL, 0);
 	}
 	nv_assigned_free(&a);
+}
+
+static void the_file_is_written_piece_by_piece_and_replaced_at_once(void **state)
+{
+	struct nv_assigned a = { 0 }, b = { 0 };
+	char folder[] = "/tmp/rtxg-assigned-XXXXXX", path[100];
+	pid_t pid[MANY];
+	int pieces = 1;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/assigned", folder);
+	for (int i = 0; i < MANY; i++) {
+		pid[i] = sleeper();
+		assert_int_equal(nv_assigned_put(&a, (uint32_t)pid[i], 1, false), 0);
+	}
+	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL, UINT64_MAX), 0);
+	nv_assigned_remove(&a, (uint32_t)pid[MANY - 1]);
+	while (nv_assigned_save(&a, path, by_number, NULL, 0) > 0) {
+		/* Until it is whole the one before is there. */
+		assert_int_equal(nv_assigned_load(&b, path), 0);
+		assert_int_equal(b.count, MANY);
+		nv_assigned_free(&b);
+		pieces++;
+	}
+	assert_in_range(pieces, 2, MANY / 10);
+	assert_false(a.dirty);
+	assert_int_equal(nv_assigned_load(&b, path), 0);
+	assert_int_equal(b.count, MANY - 1);
+	nv_assigned_free(&b);
+	/* What changes behind the place where it is makes another one due. */
+	a.dirty = true;
+	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL, 0), 1);
+	nv_assigned_remove(&a, (uint32_t)pid[0]);
+	while (nv_assigned_save(&a, path, by_number, NULL, 0) > 0)
+		;
+	assert_true(a.dirty);
+	/* One that is given up leaves the file as it is, and is due again. */
+	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL, 0), 1);
+	nv_assigned_save_again(&a);
+	assert_true(a.dirty);
+	assert_int_equal(nv_assigned_save(&a, path, by_number, NULL, UINT64_MAX), 0);
+	assert_int_equal(nv_assigned_load(&b, path), 0);
+	assert_int_equal(b.count, MANY - 2);
+	nv_assigned_free(&a);
+	nv_assigned_free(&b);
+	unlink(path);
+	rmdir(folder);
+	for (int i = 0; i < MANY; i++) {
+		kill(pid[i], SIGKILL);
+		waitpid(pid[i], NULL, 0);
+	}
 }
 
 #define CHAIN 40
@@ -452,6 +503,7 @@ int main(void)
 		cmocka_unit_test_setup(assignments_outlive_the_daemon, before),
 		cmocka_unit_test_setup(what_was_assigned_stays_so_after_a_restart, before),
 		cmocka_unit_test(ended_processes_are_found_piece_by_piece_with_few_questions),
+		cmocka_unit_test(the_file_is_written_piece_by_piece_and_replaced_at_once),
 		cmocka_unit_test(a_chain_of_programs_is_placed_with_few_questions),
 		cmocka_unit_test(a_birth_that_the_kernel_told_of_is_not_asked_for),
 		cmocka_unit_test_setup(long_work_lets_the_host_hand_over, before),
