@@ -81,7 +81,7 @@ struct discover_record {
 	/* channel: the memory object that holds its USERD, of the same client; 0 = the driver's */
 	unsigned int userd;
 	unsigned long long userd_offset; /* channel: where in it, in bytes */
-	/* CONTROL, LOST; FORK: when it was born, ns since the boot, or 0 if the kernel does not tell */
+	/* CONTROL, LOST; FORK: when it was born, ns since the boot; 0: the kernel does not tell */
 	unsigned long long value;
 	unsigned long long ns; /* CLOCK_MONOTONIC */
 	char comm[16];

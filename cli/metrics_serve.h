@@ -44,7 +44,8 @@ struct metrics_protocol {
 };
 
 /* Of metrics_http.c and metrics_varlink.c. */
-extern const struct metrics_protocol metrics_http, metrics_varlink;
+extern const struct metrics_protocol metrics_http;
+extern const struct metrics_protocol metrics_varlink;
 
 /*
  * Serves at the socket that the service manager has passed, until none has come for some time. The

@@ -14,8 +14,8 @@ void timeline_acted(uint32_t gpu, uint32_t pid, uint64_t at_ns, uint64_t took_ns
 /* A process got its first context on the GPU (alive), or has none any more. */
 void timeline_context(uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgpu, bool alive);
 /*
- * The events from number `since` on: {"first", "next", "events"}. Those of processes that the viewer
- * may not know of are of process 0.
+ * The events from number `since` on: {"first", "next", "events"}. Those of processes that the
+ * viewer may not know of are of process 0.
  */
 json_t *timeline_report(uint64_t since, const struct connection *viewer);
 
