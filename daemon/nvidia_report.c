@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "breathe.h"
 #include "history.h"
 #include "nvidia.h"
 #include "nvidia_promise.h"
@@ -158,6 +159,7 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 		    !access_sees_process(filter->viewer, (pid_t)p->pid))
 			continue;
 		json_array_append_new(tasks, task_of(p, filter->viewer));
+		breathe(d);
 	}
 	free(list);
 }

@@ -335,6 +335,34 @@ def test_assignments_survive_a_restart(gpu: Gpu) -> None:
             stream.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
+def test_what_a_program_that_forks_without_end_leaves_is_kept(gpu: Gpu) -> None:
+    """The real discovery program sees its children; one that lives is in the file with its birth, and those that ended are not."""
+    state = gpu.daemon.folder / "assigned"
+    gpu.start(RTXG_FAKE_ASSIGNED=str(state), RTXG_FAKE_DISCOVERY="1")
+    if all(g["gpu"] != "nvidia0" for g in gpu.daemon.ask("gpu-list")["gpus"]):
+        pytest.skip(gpu.daemon.log.read_text())
+    assert gpu.daemon.ask("vgpu-create", vgpu="forks", min_ppm=100000)["ok"]
+    script = "read go; n=0; while [ $n -lt 4000 ]; do (:); n=$((n+1)); done; sleep 600 & echo $!; read end"
+    shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    gpu.daemon.children.append(shell)
+    assert shell.stdin and shell.stdout
+    assert gpu.daemon.ask("task-set", pid=shell.pid, vgpu="forks")["ok"]
+    shell.stdin.write("go\n")
+    shell.stdin.flush()
+    child = int(shell.stdout.readline())
+    try:
+        birth = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[19]
+
+        def rows() -> list[list[str]]:
+            return sorted(line.split() for line in state.read_text().splitlines()[1:])
+
+        wait_for("the two that live are kept", lambda: {int(row[0]) for row in rows()} == {shell.pid, child})
+        assert [row for row in rows() if int(row[0]) == child] == [[str(child), birth, birth, "0", "forks"]]
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="priorities are root's to take")
 def test_it_governs_at_a_high_priority(gpu: Gpu) -> None:
     """While the daemon governs a process it runs above the programs' real-time threads (or as nice as it may), and only then."""
