@@ -212,6 +212,12 @@ def latency_program() -> Path | None:
     return path if path.exists() else None
 
 
+def channels_program() -> Path | None:
+    """rtxg-channels from the same build; None if it is not built."""
+    path = Path(os.environ.get("RTXG_CHANNELS", REPOSITORY / "build/release/levers/nvidia/rtxg-channels"))
+    return path if path.exists() else None
+
+
 def cli() -> Path | None:
     """The command rtxg as "make" builds it, or the one that RTXG_CLI names; None if it is not built."""
     path = Path(os.environ.get("RTXG_CLI", REPOSITORY / "build/release/cli/rtxg"))
@@ -352,7 +358,7 @@ def initramfs(kernel: Kernel, extra: dict[str, Path]) -> tuple[Path, list[str]]:
         archive.file(f"tests/{script.stem}", script.read_bytes())
         names.append(script.stem)
     for name, program in (("w_rtxgd", daemon()), ("w_rtxg", cli()), ("w_rtxg_irq", irq_program()),
-                          ("w_rtxg_latency", latency_program())):
+                          ("w_rtxg_latency", latency_program()), ("w_rtxg_channels", channels_program())):
         if program is not None:
             archive.file(f"tests/{name}", program.read_bytes())
             libraries.update(_libraries(program))
