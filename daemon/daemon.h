@@ -196,6 +196,9 @@ struct task {
 		uint32_t passes;   /* what it passes on while it waits */
 		uint32_t inherits; /* from those it keeps waiting; 0: nothing */
 		struct rtxg_inherit_thread state;
+		/* The first thread of its process; 0: it is that itself. */
+		unsigned long long first_began;
+		uint32_t first_priority; /* at the last look */
 	} thread;
 };
 

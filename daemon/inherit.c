@@ -17,14 +17,24 @@
 #include "process.h"
 #include "raised.h"
 
+static struct raised_thread thread_of(const struct task *task,
+				      const struct rtxg_inherit_thread *state, uint32_t raised)
+{
+	return (struct raised_thread){ .process = task->pid,
+				       .thread = task->thread.id,
+				       .began = task->thread.began,
+				       .own = (int)state->own,
+				       .reset = state->reset,
+				       .raised = (int)raised,
+				       .first.began = task->thread.first_began,
+				       .first.priority = (int)task->thread.first_priority };
+}
+
 static int record(const struct task *task, const struct rtxg_inherit_thread *state, uint32_t raised)
 {
-	return raised_record(task->id, &(struct raised_thread){ .process = task->pid,
-								.thread = task->thread.id,
-								.began = task->thread.began,
-								.own = (int)state->own,
-								.reset = state->reset,
-								.raised = (int)raised });
+	const struct raised_thread thread = thread_of(task, state, raised);
+
+	return raised_record(task->id, &thread);
 }
 
 /* It is not raised, or not by us. */
@@ -59,6 +69,30 @@ static void later(struct daemon *d, const struct task *task, int error)
 			raised_forget(id);
 }
 
+/* The priority of the first thread of the process; 0: it is not real-time, or not there. */
+static uint32_t first_priority(const struct task *task)
+{
+	struct rtxg_inherit_setting now;
+	int policy;
+
+	return raised_look(task->pid, &policy, &now) ? now.priority : 0;
+}
+
+/* The thread is not there any more, as far as can be told. It may be its process's first now. */
+static void lost(struct daemon *d, const struct task *task, const struct rtxg_inherit_thread *state)
+{
+	const struct raised_thread thread = thread_of(task, state, state->raised);
+	int error = raised_gone(&thread);
+
+	if (error) {
+		later(d, task, error);
+		return;
+	}
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (same_thread(&d->tasks[id], task))
+			forget(&d->tasks[id]);
+}
+
 /* One thread may hold for several tasks. */
 static void set_thread(struct daemon *d, const struct task *task)
 {
@@ -66,15 +100,21 @@ static void set_thread(struct daemon *d, const struct task *task)
 	struct rtxg_inherit_setting now, wanted;
 	pid_t thread = task->thread.id;
 	int policy, error = 0;
-	uint32_t inherits = 0;
+	/* Asked for first: while the thread is there after that, this was another one's. */
+	uint32_t inherits = 0, first = first_priority(task);
 	bool acts;
 
 	for (uint32_t id = 0; id < d->tasks_top; id++)
 		if (same_thread(&d->tasks[id], task))
 			inherits = rtxg_ceiling_join(inherits, d->tasks[id].thread.inherits);
 	if (!process_is(task->pid, thread, task->thread.began) ||
-	    !raised_look(thread, &policy, &now))
-		goto lost;
+	    !raised_look(thread, &policy, &now)) {
+		lost(d, task, &state);
+		return;
+	}
+	for (uint32_t id = 0; id < d->tasks_top; id++)
+		if (same_thread(&d->tasks[id], task))
+			d->tasks[id].thread.first_priority = first;
 	acts = rtxg_inherit_look(&state, inherits, &now, &wanted);
 	for (uint32_t id = 0; id < d->tasks_top && wanted.priority > state.own; id++) {
 		const struct task *other = &d->tasks[id];
@@ -90,8 +130,10 @@ static void set_thread(struct daemon *d, const struct task *task)
 	}
 	if (acts)
 		error = raised_set(thread, policy, wanted.reset, (int)wanted.priority);
-	if (error == ESRCH)
-		goto lost;
+	if (error == ESRCH) {
+		lost(d, task, &state);
+		return;
+	}
 	if (error) {
 		later(d, task, error);
 		return;
@@ -109,11 +151,6 @@ static void set_thread(struct daemon *d, const struct task *task)
 		else if (other->thread.state.raised)
 			forget(other);
 	}
-	return;
-lost:
-	for (uint32_t id = 0; id < d->tasks_top; id++)
-		if (same_thread(&d->tasks[id], task))
-			forget(&d->tasks[id]);
 }
 
 void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
@@ -130,6 +167,11 @@ void inherit_thread(struct daemon *d, struct task *task, pid_t thread)
 	/* A thread of another process, or of another namespace's number, is none of this task's. */
 	task->thread.began = thread > 0 ? process_began(task->pid, thread) : 0;
 	if (!task->thread.began)
+		return;
+	/* Without it, nothing would find the thread again once it has executed a program. */
+	if (thread != task->pid)
+		task->thread.first_began = process_began(task->pid, task->pid);
+	if (thread != task->pid && !task->thread.first_began)
 		return;
 	task->thread.id = thread;
 	if (!raised_look(thread, &policy, &now))

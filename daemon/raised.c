@@ -12,6 +12,9 @@
  * same socket sets the threads back. A lock on the journal keeps the two apart: the journal of a
  * daemon that has ended is used once.
  *
+ * A thread that executes a program has the number of its process's first thread from then on. So
+ * that thread is looked at where a raised one is gone.
+ *
  * Places from TASKS_MAX on are those of kernel threads (ceiling.c). Such a thread's way back is the
  * core's to say: what an administrator has set it to stays. So it is with interrupts
  * (interrupts.c), whose records follow those of all threads.
@@ -37,7 +40,7 @@
 
 /* linux/sched.h; sched.h has no name for the policy. */
 #define DEADLINE 6
-/* Bytes of the journal for one task: a line of six numbers, filled up with spaces. */
+/* Bytes of the journal for one task: a line of eight numbers, filled up with spaces. */
 #define RECORD 80
 /* Where the records of interrupts begin, behind all places of threads. */
 #define INTERRUPTS_AT ((off_t)(TASKS_MAX + 256u) * RECORD)
@@ -107,33 +110,65 @@ static void set_kernel_back(pid_t thread, int policy, uint32_t own, uint32_t rai
 		sched_setscheduler(thread, own ? policy : SCHED_OTHER, &param);
 }
 
+static struct rtxg_inherit_thread noted_of(const struct raised_thread *thread)
+{
+	return (struct rtxg_inherit_thread){ .own = (uint32_t)thread->own,
+					     .raised = (uint32_t)thread->raised,
+					     .reset = thread->reset };
+}
+
+int raised_gone(const struct raised_thread *thread)
+{
+	const struct rtxg_inherit_thread noted = noted_of(thread);
+	struct rtxg_inherit_setting now, before;
+	const pid_t first = thread->process;
+	int policy, error;
+
+	if (!thread->first.began || !process_is(first, first, thread->first.began) ||
+	    !raised_look(first, &policy, &now) ||
+	    !rtxg_inherit_executed(&noted, (uint32_t)thread->first.priority, &now, &before))
+		return 0;
+	error = raised_set(first, policy, before.reset, (int)before.priority);
+	return error == ESRCH ? 0 : error;
+}
+
+/* 0 or an errno; ESRCH: it is not there any more. */
+static int set_thread_back(const struct raised_thread *thread, bool kernel)
+{
+	const struct rtxg_inherit_thread noted = noted_of(thread);
+	struct rtxg_inherit_setting now, before;
+	int policy;
+
+	if (!process_is(thread->process, thread->thread, thread->began) ||
+	    !raised_look(thread->thread, &policy, &now))
+		return ESRCH;
+	if (kernel)
+		set_kernel_back(thread->thread, policy, noted.own, noted.raised, &now);
+	else if (rtxg_inherit_left(&noted, &now, &before))
+		return raised_set(thread->thread, policy, before.reset, (int)before.priority);
+	return 0;
+}
+
 static void set_back(const char *line, bool kernel)
 {
-	struct rtxg_inherit_setting now, before;
-	struct rtxg_inherit_thread noted;
-	int process, thread, own, reset, priority, policy, error;
-	unsigned long long start;
+	struct raised_thread t = { 0 };
+	int reset, error, n;
 
-	if (sscanf(line, "%d %d %llu %d %d %d", &process, &thread, &start, &own, &reset,
-		   &priority) != 6 ||
-	    process <= 0 || thread <= 0 || own < 0 || priority < 0 || !start ||
-	    !process_is(process, thread, start) || !raised_look(thread, &policy, &now))
+	/* A daemon of before wrote six numbers. */
+	n = sscanf(line, "%d %d %llu %d %d %d %llu %d", &t.process, &t.thread, &t.began, &t.own,
+		   &reset, &t.raised, &t.first.began, &t.first.priority);
+	if ((n != 6 && n != 8) || t.process <= 0 || t.thread <= 0 || t.own < 0 || t.raised < 0 ||
+	    t.first.priority < 0 || !t.began)
 		return;
-	if (kernel) {
-		set_kernel_back(thread, policy, (uint32_t)own, (uint32_t)priority, &now);
-		return;
-	}
-	noted = (struct rtxg_inherit_thread){ .own = (uint32_t)own,
-					      .raised = (uint32_t)priority,
-					      .reset = reset };
-	if (!rtxg_inherit_left(&noted, &now, &before))
-		return;
-	error = raised_set(thread, policy, before.reset, (int)before.priority);
+	t.reset = reset;
+	error = set_thread_back(&t, kernel);
+	if (error == ESRCH)
+		error = raised_gone(&t);
 	if (error)
 		fprintf(stderr,
 			"rtxgd: thread %d stays at priority %d, which it inherited under the last "
 			"daemon: %s; its own is %d\n",
-			thread, priority, strerror(error), own);
+			t.thread, t.raised, strerror(error), t.own);
 }
 
 static void set_interrupt_back(char *line)
@@ -269,8 +304,9 @@ int raised_record(uint32_t id, const struct raised_thread *thread)
 
 	if (error)
 		return error;
-	snprintf(text, sizeof(text), "%d %d %llu %d %d %d", thread->process, thread->thread,
-		 thread->began, thread->own, thread->reset, thread->raised);
+	snprintf(text, sizeof(text), "%d %d %llu %d %d %d %llu %d", thread->process, thread->thread,
+		 thread->began, thread->own, thread->reset, thread->raised, thread->first.began,
+		 thread->first.priority);
 	return put((off_t)id * RECORD, RECORD, text);
 }
 

@@ -21,6 +21,11 @@ struct raised_thread {
 	unsigned long long began; /* of the thread, as process_began() has it */
 	int own, raised;	  /* priorities */
 	bool reset;		  /* SCHED_RESET_ON_FORK, before it was raised */
+	/* The first thread of its process, when it was last looked at; 0: it is that, or none. */
+	struct {
+		unsigned long long began;
+		int priority;
+	} first;
 };
 
 struct raised_interrupt {
@@ -43,7 +48,12 @@ void raised_stop(void);
  */
 int raised_record(uint32_t id, const struct raised_thread *thread);
 void raised_forget(uint32_t id);
-/* The same for an interrupt that is to be sent elsewhere. */
+/*
+ * The process has no such thread any more. Where that thread has executed a program it is the
+ * first of the process now, and is set back. 0 or an errno.
+ */
+int raised_gone(const struct raised_thread *thread);
+/* As raised_record() and raised_forget(), of an interrupt that is to be sent elsewhere. */
 int raised_record_interrupt(uint32_t place, const struct raised_interrupt *interrupt);
 void raised_forget_interrupt(uint32_t place);
 

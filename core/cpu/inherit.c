@@ -63,3 +63,11 @@ bool rtxg_inherit_left(const struct rtxg_inherit_thread *thread,
 	*wanted = rtxg_inherit_own(thread, now);
 	return !same(wanted, now);
 }
+
+bool rtxg_inherit_executed(const struct rtxg_inherit_thread *thread, uint32_t first,
+			   const struct rtxg_inherit_setting *now,
+			   struct rtxg_inherit_setting *wanted)
+{
+	return now->policy == RTXG_INHERIT_FIXED && now->reset && now->priority > first &&
+	       now->priority <= thread->raised && rtxg_inherit_left(thread, now, wanted);
+}

@@ -66,5 +66,17 @@ void rtxg_inherit_set(struct rtxg_inherit_thread *thread,
  */
 bool rtxg_inherit_left(const struct rtxg_inherit_thread *thread,
 		       const struct rtxg_inherit_setting *now, struct rtxg_inherit_setting *wanted);
+/*
+ * The thread is not there any more under its number. Where threads have numbers, one that executes
+ * a program goes on under that of its process's first thread, as it is, and the first thread ends.
+ * Whether the one that has that number, and is `now`, is to be set back, and to what. `first`: the
+ * priority that the first thread had at the last look, before the other one was gone; 0: none.
+ *
+ * No thread without a right loses the flag while it is raised. One that has no flag, a priority
+ * above what was inherited, or no more than the first thread had, is taken for the first thread.
+ */
+bool rtxg_inherit_executed(const struct rtxg_inherit_thread *thread, uint32_t first,
+			   const struct rtxg_inherit_setting *now,
+			   struct rtxg_inherit_setting *wanted);
 
 #endif

@@ -239,6 +239,45 @@ static void test_what_a_killed_host_left_is_found(void **state)
 	}
 }
 
+/* The first thread of its process is what the raised one has become, or still another one. */
+static void test_a_raised_thread_that_executed_a_program_is_found(void **state)
+{
+	static const struct {
+		struct rtxg_inherit_setting now;
+		uint32_t first, gets; /* 0: it is another one */
+	} cases[] = {
+		{ RAISED(60), 0, 10 },	{ RAISED(60), 30, 10 }, { RAISED(59), 0, 10 },
+		{ RAISED(31), 30, 10 }, { RAISED(4), 0, 4 },	{ RAISED(60), 60, 0 },
+		{ RAISED(60), 80, 0 },	{ RAISED(30), 30, 0 },	{ RAISED(61), 0, 0 },
+		{ FIXED(60), 0, 0 },	{ FIXED(10), 0, 0 },	{ ORDINARY, 0, 0 },
+		{ DEADLINE, 0, 0 },	{ GOVERNED(60), 0, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct model model = { .now = FIXED(10) };
+		struct rtxg_inherit_setting wanted;
+
+		turn(&model, 60);
+		assert_int_equal(
+			rtxg_inherit_executed(&model.state, cases[i].first, &cases[i].now, &wanted),
+			cases[i].gets != 0);
+		if (!cases[i].gets)
+			continue;
+		model.now = wanted;
+		check(&model, FIXED(cases[i].gets));
+	}
+}
+
+/* Where none was raised, no thread is taken for it. */
+static void test_no_thread_that_executed_a_program_is_found_without_one(void **state)
+{
+	const struct rtxg_inherit_thread thread = { .own = 10 };
+	struct rtxg_inherit_setting wanted;
+
+	for (uint32_t priority = 1; priority <= 99; priority++)
+		assert_false(rtxg_inherit_executed(&thread, 0, &RAISED(priority), &wanted));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +293,8 @@ int main(void)
 		cmocka_unit_test(test_what_a_governed_thread_passes_on_is_what_its_policy_gave_it),
 		cmocka_unit_test(test_what_could_not_be_set_is_asked_for_again),
 		cmocka_unit_test(test_what_a_killed_host_left_is_found),
+		cmocka_unit_test(test_a_raised_thread_that_executed_a_program_is_found),
+		cmocka_unit_test(test_no_thread_that_executed_a_program_is_found_without_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
