@@ -79,13 +79,13 @@ static json_t *task_engine(struct daemon *d, const struct task *task, uint32_t e
 }
 
 json_t *backend_gate_task(struct daemon *d, const struct task *task,
-			  const struct connection *viewer)
+			  const struct connection *viewer, struct report_process *said)
 {
 	json_t *o = json_object(), *engines = json_array();
 	bool device = false;
 
 	report_put(o, "task", task->id);
-	report_put_process(o, task->pid, NULL, viewer);
+	report_put_process(o, task->pid, NULL, viewer, said);
 	report_put(o, "uid", task->uid);
 	report_put_text(o, "vgpu", task->vgpu->name);
 	report_put_text(o, "gpu", task->gpu->name);
@@ -158,6 +158,8 @@ static bool gate_busy(const struct daemon *d)
 
 static void gate_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks)
 {
+	struct report_process said = { 0 };
+
 	for (uint32_t i = 0; i < d->tasks_top; i++) {
 		struct task *task = &d->tasks[i];
 
@@ -167,7 +169,7 @@ static void gate_tasks(struct daemon *d, const struct backend_filter *filter, js
 		    (filter->numbered && task->id != filter->task) ||
 		    !access_sees(filter->viewer, task->uid))
 			continue;
-		json_array_append_new(tasks, backend_gate_task(d, task, filter->viewer));
+		json_array_append_new(tasks, backend_gate_task(d, task, filter->viewer, &said));
 		breathe(d);
 	}
 }

@@ -114,6 +114,7 @@ void control_task_set(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
 	struct rtxg_refusal refusal = { 0 };
+	struct report_process said = { 0 };
 	json_t *list;
 	char why[512];
 	bool any = false;
@@ -139,7 +140,7 @@ void control_task_set(struct connection *c, const struct request *r)
 		if (error)
 			break;
 		task->placed |= task != c->task;
-		json_array_append_new(list, backend_gate_task(d, task, c));
+		json_array_append_new(list, backend_gate_task(d, task, c, &said));
 	}
 	if (!any)
 		error = set_other(c, r, list, why, sizeof(why));

@@ -158,8 +158,27 @@ static json_t *task_line(const struct kept_task *k)
 	return o;
 }
 
+/* The birth of the process that was asked for it last: one with a thousand tasks is asked once. */
+struct birth {
+	pid_t pid;
+	unsigned long long began;
+	int error;
+};
+
+static unsigned long long born(pid_t pid, struct birth *last)
+{
+	if (last->pid != pid) {
+		errno = 0;
+		last->pid = pid;
+		last->began = process_began(pid, pid);
+		last->error = errno;
+	}
+	errno = last->error;
+	return last->began;
+}
+
 /* False: its process has ended. */
-static bool kept(struct task *task, struct kept_task *k)
+static bool kept(struct task *task, struct kept_task *k, struct birth *last)
 {
 	const struct vgpu *vgpu = task->moving_to ? task->moving_to : task->vgpu;
 
@@ -168,7 +187,7 @@ static bool kept(struct task *task, struct kept_task *k)
 				 .page_inode = task->page_inode };
 	errno = 0;
 	if (!task->began)
-		task->began = process_began(task->pid, task->pid);
+		task->began = born(task->pid, last);
 	if (!task->began && errno != ESRCH)
 		keep.unknown = true;
 	k->began = task->began;
@@ -179,10 +198,11 @@ static bool kept(struct task *task, struct kept_task *k)
 
 static void put_tasks(struct daemon *d, FILE *out, unsigned int *lines)
 {
+	struct birth last = { 0 };
 	struct kept_task k;
 
 	for (uint32_t i = 0; i < d->tasks_top; i++) {
-		if (d->tasks[i].used && d->tasks[i].placed && kept(&d->tasks[i], &k))
+		if (d->tasks[i].used && d->tasks[i].placed && kept(&d->tasks[i], &k, &last))
 			put_line(out, task_line(&k), lines);
 		breathe(d);
 	}
@@ -702,9 +722,10 @@ bool keep_claim(struct daemon *d, pid_t pid, uint64_t page_inode, struct vgpu **
 
 void keep_closed(struct task *task)
 {
+	struct birth last = { 0 };
 	struct kept_task k;
 
-	if (keep.awaiting && task->placed && kept(task, &k))
+	if (keep.awaiting && task->placed && kept(task, &k, &last))
 		await_task(&k);
 }
 

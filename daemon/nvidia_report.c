@@ -105,7 +105,8 @@ static json_t *task_engines(const struct lever_nvidia_process *p)
 	return engines;
 }
 
-static json_t *task_of(const struct lever_nvidia_process *p, const struct connection *viewer)
+static json_t *task_of(const struct lever_nvidia_process *p, const struct connection *viewer,
+		       struct report_process *said)
 {
 	const struct vgpu *vgpu = p->managed ? nvidia.slots[p->vgpu] : NULL;
 	json_t *o = json_object();
@@ -115,7 +116,7 @@ static json_t *task_of(const struct lever_nvidia_process *p, const struct connec
 	report_put_text(o, "lever", "nvidia");
 	json_object_set_new(o, "uid",
 			    process_owner((pid_t)p->pid, &uid) ? json_integer(uid) : json_null());
-	report_put_process(o, (pid_t)p->pid, p->comm, viewer);
+	report_put_process(o, (pid_t)p->pid, p->comm, viewer, said);
 	report_put_text(o, "vgpu", p->managed ? nvidia_vgpu_name(p->vgpu) : NULL);
 	json_object_set_new(o, "gpu", p->since_ns ? gpu_name(p->gpu) : json_null());
 	report_put(o, "priority", vgpu ? vgpu->params.priority : RTXG_PRIORITY_MIN);
@@ -145,6 +146,7 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 {
 	int n, only = filter->gpu ? nvidia_gpu(filter->gpu) : -1;
 	struct lever_nvidia_process *list;
+	struct report_process said = { 0 };
 
 	if (filter->numbered)
 		return;
@@ -158,7 +160,7 @@ void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, 
 		     (!p->managed || strcmp(nvidia_vgpu_name(p->vgpu), filter->vgpu))) ||
 		    !access_sees_process(filter->viewer, (pid_t)p->pid))
 			continue;
-		json_array_append_new(tasks, task_of(p, filter->viewer));
+		json_array_append_new(tasks, task_of(p, filter->viewer, &said));
 		breathe(d);
 	}
 	free(list);

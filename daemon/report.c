@@ -10,7 +10,6 @@
 #include "binding.h"
 #include "memory.h"
 #include "objects.h"
-#include "process.h"
 #include "report.h"
 
 json_t *report_number(uint64_t value)
@@ -62,22 +61,30 @@ void report_put_stats(json_t *object, const struct rtxg_stats *stats)
 	report_put(object, "expelled", stats->expelled);
 }
 
-void report_put_process(json_t *object, pid_t pid, const char *comm,
-			const struct connection *viewer)
+static void ask_process(pid_t pid, const struct connection *viewer, struct report_process *said)
 {
-	char name[PROCESS_COMM] = "", exe[PROCESS_EXE] = "", command[PROCESS_COMMAND] = "";
 	uid_t owner;
 
-	if (!comm)
-		process_comm(pid, name);
+	said->pid = pid;
+	said->exe[0] = said->command[0] = 0;
 	if (viewer->uid == 0 || (process_owner(pid, &owner) && owner == viewer->uid)) {
-		process_exe(pid, exe);
-		process_command(pid, command);
+		process_exe(pid, said->exe);
+		process_command(pid, said->command);
+	}
+}
+
+void report_put_process(json_t *object, pid_t pid, const char *comm,
+			const struct connection *viewer, struct report_process *said)
+{
+	if (said->pid != pid) {
+		ask_process(pid, viewer, said);
+		if (!comm)
+			process_comm(pid, said->comm);
 	}
 	report_put(object, "pid", (uint64_t)pid);
-	report_put_text(object, "comm", comm ? comm : name);
-	report_put_text(object, "exe", exe);
-	report_put_text(object, "command", command);
+	report_put_text(object, "comm", comm ? comm : said->comm);
+	report_put_text(object, "exe", said->exe);
+	report_put_text(object, "command", said->command);
 }
 
 /* --- GPUs and vGPUs --------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #define RTXGD_REPORT_H
 
 #include "daemon.h"
+#include "process.h"
 
 /* -1 for RTXG_TIME_NEVER, and for what JSON cannot hold. */
 json_t *report_number(uint64_t value);
@@ -18,11 +19,19 @@ uint32_t report_ppm(uint64_t part, uint64_t whole);
 /* "completions", "busy_ns", ... as tasks and vGPUs show them. */
 void report_put_stats(json_t *object, const struct rtxg_stats *stats);
 /*
+ * What /proc has said of a process, for one list: a process with a thousand tasks is asked once.
+ * Zero: of none so far.
+ */
+struct report_process {
+	pid_t pid;
+	char comm[PROCESS_COMM], exe[PROCESS_EXE], command[PROCESS_COMMAND];
+};
+/*
  * "pid", "comm" (NULL: as /proc has it), "exe" and "command". The last two are "" unless the viewer
- * is the process's owner or root.
+ * is the process's owner or root. `said`: of the process that was listed before, for that viewer.
  */
 void report_put_process(json_t *object, pid_t pid, const char *comm,
-			const struct connection *viewer);
+			const struct connection *viewer, struct report_process *said);
 const char *report_origin(enum origin origin);
 json_t *report_gpu_params(const struct rtxg_gpu_params *params);
 /* The sum of what the vGPUs for which `on` says yes have reserved. */
