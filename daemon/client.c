@@ -4,6 +4,8 @@
  * process dies. A client that sends what cannot be read loses its connection. One that does not
  * read its reply is not served until it does.
  *
+ * A request that takes long is served in pieces, between which others are served.
+ *
  * May not: close a descriptor that came from a client, or a connection (discard.c does); serve a
  * request out of its turn (user.c).
  */
@@ -78,6 +80,13 @@ static void listen_later(struct daemon *d)
 		watch_off(d, &d->listener);
 }
 
+static void end_pieces(struct connection *c)
+{
+	if (c->pieces)
+		c->drop_pieces(c->pieces);
+	c->pieces = NULL;
+}
+
 void client_drop(struct connection *c)
 {
 	struct daemon *d = c->daemon;
@@ -90,6 +99,7 @@ void client_drop(struct connection *c)
 	if (c->kept && c->kept->fd >= 0)
 		discard(c->user->uid, c->kept->fd, false);
 	free(c->kept);
+	end_pieces(c);
 	if (c->prev)
 		c->prev->next = c->next;
 	else
@@ -170,6 +180,8 @@ static bool keep_request(struct connection *c, const char *text, size_t size, in
 static void handle(struct connection *c, const char *text, size_t size, int fd)
 {
 	c->daemon->handle(c, text, size, fd);
+	if (!c->later)
+		end_pieces(c); /* it has its answer */
 	if (!keep_request(c, text, size, fd) && fd >= 0)
 		discard(c->user->uid, fd, false);
 }
@@ -346,8 +358,11 @@ bool client_serve(struct daemon *d)
 		wait_for(c, EPOLLIN);
 	end = rtxg_now_ns();
 	user_charge(d, user, end, end - begin);
+	user->requests += !c->pieces;
 	if (c->closing)
 		client_drop(c);
+	else if (c->pieces && c->kept)
+		user_queue_next_piece(d, c);
 	return true;
 }
 

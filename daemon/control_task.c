@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "access.h"
 #include "backend_gate.h"
+#include "breathe.h"
 #include "control_task.h"
 #include "fence.h"
 #include "control_vgpu.h"
@@ -19,6 +21,9 @@
 #include "refused.h"
 #include "reply.h"
 #include "task.h"
+
+/* A request about more tasks than fit into this goes on after others' requests. */
+#define PIECE_NS (2 * NS_PER_MS)
 
 void control_task_list(struct connection *c, const struct request *r)
 {
@@ -91,15 +96,59 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 	return error == -EOPNOTSUPP ? -ESRCH : error;
 }
 
-/* No task is meant: a process that a backend governs without one, or an error. */
-static int set_other(struct connection *c, const struct request *r, json_t *list, char *why,
-		     size_t size)
+/* A change of many tasks, a piece at a time. */
+struct tasks_change {
+	enum { CHANGE_TASKS, CHANGE_KEEP, CHANGE_REPLY } step;
+	uint32_t next; /* task to be looked at */
+	struct reply_rows rows;
+	struct report_process said;
+};
+
+static void change_drop(void *pieces)
+{
+	struct tasks_change *change = pieces;
+
+	reply_rows_drop(&change->rows);
+	free(change);
+}
+
+static struct tasks_change *change_of(struct connection *c, const struct request *r)
+{
+	struct tasks_change *change = c->pieces;
+
+	if (change)
+		return change;
+	change = calloc(1, sizeof(*change));
+	if (!change || reply_rows_begin(&change->rows, r, "tasks")) {
+		free(change);
+		return NULL;
+	}
+	c->pieces = change;
+	c->drop_pieces = change_drop;
+	return change;
+}
+
+/* The rows of a process that a backend governs without a task. */
+static void list_other(struct connection *c, const struct request *r, struct reply_rows *rows)
 {
 	struct backend_filter filter = { .pid = r->pid, .viewer = c };
+	json_t *list = json_array(), *row;
+	size_t i;
+
+	backend_tasks(c->daemon, &filter, list);
+	json_array_foreach (list, i, row)
+		reply_rows_add(rows, json_incref(row));
+	json_decref(list);
+}
+
+/* No task is meant: a process that a backend governs without one, or an error. */
+static int set_other(struct connection *c, const struct request *r, struct reply_rows *rows,
+		     char *why, size_t size)
+{
 	int error = given(r, M_PID) ? set_stranger(c, r, why, size) : -ESRCH;
 
 	if (!error)
-		backend_tasks(c->daemon, &filter, list);
+		list_other(c, r, rows);
 	else if (error == -ESRCH && given(r, M_TASK))
 		snprintf(why, size, "there is no task %lld; \"rtxg ps\" lists them",
 			 (long long)r->task);
@@ -110,14 +159,41 @@ static int set_other(struct connection *c, const struct request *r, json_t *list
 	return error;
 }
 
-void control_task_set(struct connection *c, const struct request *r)
+/* 0 or a negative errno. Stops when it is time, after one task at least. */
+static int change_tasks(struct connection *c, const struct request *r, struct tasks_change *change,
+			uint64_t end, char *why, size_t size, struct rtxg_refusal *refusal)
 {
 	struct daemon *d = c->daemon;
+	int error;
+
+	while (change->next < d->tasks_top) {
+		struct task *task = &d->tasks[change->next++];
+
+		if (!task->used || (given(r, M_TASK) ? task->id != r->task : task->pid != r->pid))
+			continue;
+		if (!access_sees(c, task->uid))
+			continue;
+		error = may_change(c, task, r, why, size);
+		if (!error)
+			error = task_set(c, task, r, why, size, refusal);
+		if (error)
+			return error;
+		task->placed |= task != c->task;
+		reply_rows_add(&change->rows, backend_gate_task(d, task, c, &change->said));
+		breathe(d);
+		if (rtxg_now_ns() >= end)
+			return 0;
+	}
+	change->step = CHANGE_KEEP;
+	return change->rows.count ? 0 : set_other(c, r, &change->rows, why, size);
+}
+
+void control_task_set(struct connection *c, const struct request *r)
+{
+	uint64_t end = rtxg_now_ns() + PIECE_NS;
 	struct rtxg_refusal refusal = { 0 };
-	struct report_process said = { 0 };
-	json_t *list;
+	struct tasks_change *change;
 	char why[512];
-	bool any = false;
 	int error = 0;
 
 	if (given(r, M_TASK) == given(r, M_PID)) {
@@ -125,32 +201,25 @@ void control_task_set(struct connection *c, const struct request *r)
 			    NULL);
 		return;
 	}
-	list = json_array();
-	for (uint32_t i = 0; i < d->tasks_top && !error; i++) {
-		struct task *task = &d->tasks[i];
-
-		if (!task->used || (given(r, M_TASK) ? task->id != r->task : task->pid != r->pid))
-			continue;
-		if (!access_sees(c, task->uid))
-			continue;
-		any = true;
-		error = may_change(c, task, r, why, sizeof(why));
-		if (!error)
-			error = task_set(c, task, r, why, sizeof(why), &refusal);
-		if (error)
-			break;
-		task->placed |= task != c->task;
-		json_array_append_new(list, backend_gate_task(d, task, c, &said));
+	change = change_of(c, r);
+	if (!change) {
+		reply_error(c, r->op_name, -ENOMEM, "there is no memory for the request", NULL);
+		return;
 	}
-	if (!any)
-		error = set_other(c, r, list, why, sizeof(why));
+	if (change->step == CHANGE_TASKS)
+		error = change_tasks(c, r, change, end, why, sizeof(why), &refusal);
 	if (error) {
-		json_decref(list);
 		reply_error(c, r->op_name, error, why, &refusal);
 		return;
 	}
-	keep_save(d);
-	reply_ok(c, r, json_pack("{s:o}", "tasks", list));
+	if (change->step == CHANGE_KEEP && rtxg_now_ns() < end) {
+		keep_save(c->daemon);
+		change->step = CHANGE_REPLY;
+	}
+	/* The rest comes when others have been served. */
+	c->later = change->step != CHANGE_REPLY || rtxg_now_ns() >= end;
+	if (!c->later)
+		reply_rows_send(c, &change->rows);
 }
 
 /* Where a task of the calling process would be, or why it would be refused. */

@@ -235,7 +235,13 @@ struct connection {
 	struct connection *next, *prev;
 	bool closing;	   /* after the current reply */
 	bool later;	   /* the request can be served when something is known: daemon.again */
-	struct kept *kept; /* such a request */
+	struct kept *kept; /* such a request, or one that is served in pieces */
+	/*
+	 * Of a request that is served in pieces, until it has its answer; NULL: of none. Its
+	 * handler sets `later` after each piece but the last.
+	 */
+	void *pieces;
+	void (*drop_pieces)(void *pieces);
 };
 
 struct match {

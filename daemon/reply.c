@@ -79,9 +79,9 @@ static int send_long(struct connection *c, const char *text, size_t size)
 	return ret;
 }
 
-int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count)
+/* Steals the text. */
+static int send_text(struct connection *c, char *text, const int *fds, unsigned int fds_count)
 {
-	char *text = reply ? breathe_text(c->daemon, reply) : NULL;
 	size_t size = text ? strlen(text) : 0;
 	int ret;
 
@@ -97,6 +97,11 @@ int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int
 	if (ret)
 		c->closing = true;
 	return ret;
+}
+
+int reply_send(struct connection *c, json_t *reply, const int *fds, unsigned int fds_count)
+{
+	return send_text(c, reply ? breathe_text(c->daemon, reply) : NULL, fds, fds_count);
 }
 
 int reply_error(struct connection *c, const char *op, int error, const char *why,
@@ -127,6 +132,45 @@ void reply_ok(struct connection *c, const struct request *r, json_t *content)
 	}
 	json_decref(content);
 	reply_send(c, reply, NULL, 0);
+}
+
+/* --- a long list, row by row ------------------------------------------------------------------ */
+
+int reply_rows_begin(struct reply_rows *rows, const struct request *r, const char *name)
+{
+	*rows = (struct reply_rows){ 0 };
+	rows->out = open_memstream(&rows->text, &rows->size);
+	if (!rows->out)
+		return -ENOMEM;
+	fprintf(rows->out, "{\"ok\":true,\"op\":\"%s\",\"%s\":[", r->op->name, name);
+	return 0;
+}
+
+void reply_rows_add(struct reply_rows *rows, json_t *row)
+{
+	if (rows->count++)
+		fputc(',', rows->out);
+	rows->bad |= json_dumpf(row, rows->out, JSON_COMPACT) != 0;
+	json_decref(row);
+}
+
+void reply_rows_send(struct connection *c, struct reply_rows *rows)
+{
+	fputs("]}", rows->out);
+	rows->bad |= ferror(rows->out) != 0;
+	rows->bad |= fclose(rows->out) != 0;
+	rows->out = NULL;
+	/* Without memory the client has no answer, and is cut off. */
+	send_text(c, rows->bad ? NULL : rows->text, NULL, 0);
+	if (!rows->bad)
+		rows->text = NULL;
+}
+
+void reply_rows_drop(struct reply_rows *rows)
+{
+	if (rows->out)
+		fclose(rows->out);
+	free(rows->text);
 }
 
 void reply_no_such(struct connection *c, const struct request *r, const char *kind,

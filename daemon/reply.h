@@ -3,6 +3,8 @@
 #ifndef RTXGD_REPLY_H
 #define RTXGD_REPLY_H
 
+#include <stdio.h>
+
 #include "daemon.h"
 
 /*
@@ -15,6 +17,25 @@ void reply_ok(struct connection *c, const struct request *r, json_t *content);
 /* "there is no KIND NAME; REMEDY" */
 void reply_no_such(struct connection *c, const struct request *r, const char *kind,
 		   const char *name, const char *remedy);
+/*
+ * A reply with a list that may be long. Each row becomes text at once: to make the text of a
+ * thousand rows takes longer than others may wait.
+ */
+struct reply_rows {
+	FILE *out;
+	char *text;
+	size_t size;
+	uint32_t count; /* rows so far */
+	bool bad;
+};
+/* 0 or a negative errno. `name`: of the list. */
+int reply_rows_begin(struct reply_rows *rows, const struct request *r, const char *name);
+/* The row is stolen. */
+void reply_rows_add(struct reply_rows *rows, json_t *row);
+/* Once, after the last row. */
+void reply_rows_send(struct connection *c, struct reply_rows *rows);
+/* Frees what is left, whether the reply was sent or not. */
+void reply_rows_drop(struct reply_rows *rows);
 /* Sends a refusal. Returns `error`. */
 int reply_error(struct connection *c, const char *op, int error, const char *why,
 		const struct rtxg_refusal *refusal);

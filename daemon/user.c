@@ -117,6 +117,18 @@ void user_queue(struct daemon *d, struct connection *c)
 		user->virtual_ns = d->virtual_ns;
 }
 
+void user_queue_next_piece(struct daemon *d, struct connection *c)
+{
+	struct user *user = c->user;
+
+	c->queued = true;
+	c->queue_next = user->first;
+	user->first = c;
+	if (!user->last)
+		user->last = c;
+	d->queued++;
+}
+
 void user_unqueue(struct daemon *d, struct connection *c)
 {
 	struct user *user = c->user;
@@ -177,7 +189,6 @@ void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cos
 {
 	uint64_t floor = now > USER_BURST_NS ? now - USER_BURST_NS : 0;
 
-	user->requests++;
 	user->cost_ns += cost_ns;
 	user->virtual_ns += cost_ns;
 	if (user->ready_ns < floor)

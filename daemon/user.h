@@ -49,11 +49,16 @@ bool user_may(uint32_t have, uint32_t most, uint32_t used, uint32_t max, uint32_
  * cost least so far.
  */
 void user_queue(struct daemon *d, struct connection *c);
+/*
+ * A piece of its request was served: the next one comes before all other requests of its user, so
+ * that a user has one such request at a time.
+ */
+void user_queue_next_piece(struct daemon *d, struct connection *c);
 /* The connection ends. */
 void user_unqueue(struct daemon *d, struct connection *c);
 /* The connection whose request is to be served now; NULL: none, before *when. */
 struct connection *user_next(struct daemon *d, uint64_t now, uint64_t *when);
-/* A request has taken so long. */
+/* A request, or a piece of one, has taken so long. */
 void user_charge(struct daemon *d, struct user *user, uint64_t now, uint64_t cost_ns);
 
 /*
