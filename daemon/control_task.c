@@ -227,7 +227,6 @@ void control_place(struct connection *c, const struct request *r)
 {
 	struct request wanted = *r;
 	struct rtxg_refusal refusal = { 0 };
-	struct account *account = NULL;
 	char why[512];
 	int error = 0;
 	struct vgpu *vgpu = task_vgpu(c, r, why, sizeof(why), &error);
@@ -248,7 +247,7 @@ void control_place(struct connection *c, const struct request *r)
 	}
 	/* A question makes no GPU; the module's tasks find one there when they open. */
 	if (!error && (!here || objects_gpu_find(c->daemon, wanted.gpu))) {
-		error = task_place(c, &wanted, &account, why, sizeof(why), &refusal);
+		error = task_place(c, &wanted, why, sizeof(why), &refusal);
 	} else if (!error && vgpu->gpu[0] && strcmp(vgpu->gpu, wanted.gpu)) {
 		snprintf(why, sizeof(why), "vGPU %s is for GPU %s only, not for %s", vgpu->name,
 			 vgpu->gpu, wanted.gpu);

@@ -114,6 +114,7 @@ struct account {
 	uint32_t id; /* the core's vGPU */
 	struct vgpu *vgpu;
 	struct gpu *gpu;
+	struct user *user; /* whose task made it; NULL: an administrator's, or the host did */
 	uint32_t tasks;
 	uint64_t since_ns;
 	struct permit_account permit;
@@ -207,7 +208,7 @@ struct user {
 	uid_t uid;
 	char owner[33]; /* whose subordinate ids count here; "": the user itself */
 	bool trusted;	/* root, and the owner of a user's own daemon: no quota */
-	uint32_t connections, tasks, gpus, cgroups;
+	uint32_t connections, tasks, gpus, accounts, cgroups;
 	uint32_t unread; /* long replies that its clients have not read */
 	uint64_t unread_bytes;
 	uint64_t requests, cost_ns;	 /* so far */

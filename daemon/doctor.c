@@ -112,18 +112,20 @@ static void check_users(const struct daemon *d, json_t *list)
 			     !is_near(user->connections, USER_CONNECTIONS) &&
 				     !is_near(user->tasks, d->tasks_per_user) &&
 				     !is_near(user->gpus, USER_GPUS) &&
+				     !is_near(user->accounts, USER_ACCOUNTS) &&
 				     !is_near(user->cgroups, USER_CGROUPS) &&
 				     !is_near(user->unread_bytes, USER_UNREAD_BYTES) &&
 				     !is_near(pending, USER_FOREIGN),
 			     "end programs of this user (rtxg ps, rtxg limits -u); TasksPerUser= "
 			     "sets the quota of tasks",
 			     "%u of %u connections, %u of %u tasks, %u of %u names of GPUs, "
-			     "%u of %u cgroups, %.4g of %.4g MiB of unread replies, %u of %u "
+			     "%u of %u vGPUs on GPUs, %u of %u cgroups, %.4g of %.4g MiB of unread "
+			     "replies, %u of %u "
 			     "descriptors that do "
 			     "not close",
 			     user->connections, USER_CONNECTIONS, user->tasks, d->tasks_per_user,
-			     user->gpus, USER_GPUS, user->cgroups, USER_CGROUPS,
-			     (double)user->unread_bytes / (1 << 20),
+			     user->gpus, USER_GPUS, user->accounts, USER_ACCOUNTS, user->cgroups,
+			     USER_CGROUPS, (double)user->unread_bytes / (1 << 20),
 			     (double)USER_UNREAD_BYTES / (1 << 20), pending, USER_FOREIGN);
 	}
 }

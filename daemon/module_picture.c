@@ -302,7 +302,7 @@ static void reserve_on(struct daemon *d, struct gpu *gpu)
 		int error;
 
 		if (vgpu->used && vgpu->params.min_ppm && !vgpu->gpu[0] && !vgpu->on[gpu->id] &&
-		    !objects_account_get(d, vgpu, gpu, why, sizeof(why), &error, NULL))
+		    !objects_account_get(d, vgpu, gpu, NULL, why, sizeof(why), &error, NULL))
 			fprintf(stderr, "rtxgd: %s\n", why);
 	}
 }

@@ -80,13 +80,28 @@ struct account *objects_account_adopt(struct daemon *d, struct vgpu *vgpu, struc
 
 void objects_account_forget(struct daemon *d, struct account *account)
 {
+	if (account->user)
+		account->user->accounts--;
 	account->vgpu->on[account->gpu->id] = NULL;
 	free(account->slots);
 	memset(account, 0, sizeof(*account));
 }
 
-struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
-				    size_t size, int *error, struct rtxg_refusal *refusal)
+/* Has an ordinary user no quota left? It counts what the user's tasks were the first in. */
+static bool account_refused(const struct daemon *d, const struct user *user)
+{
+	uint32_t used = 0;
+
+	if (!user || user->trusted)
+		return false;
+	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++)
+		used += d->accounts[id].used;
+	return !user_may(user->accounts, USER_ACCOUNTS, used, ACCOUNTS_MAX, RESERVE_ACCOUNTS);
+}
+
+struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu,
+				    struct user *user, char *why, size_t size, int *error,
+				    struct rtxg_refusal *refusal)
 {
 	struct account *account = vgpu->on[gpu->id];
 	char what[2 * RTXG_NAME_MAX + 40];
@@ -98,6 +113,15 @@ struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct 
 		snprintf(why, size, "vGPU %s is for GPU %s only, not for %s", vgpu->name, vgpu->gpu,
 			 gpu->name);
 		*error = -EACCES;
+		return NULL;
+	}
+	if (account_refused(d, user)) {
+		snprintf(why, size,
+			 "vGPU %s on GPU %s would be one too many: of %u vGPUs on GPUs in all, the "
+			 "tasks of one user are the first in %u at most, and in no more than are "
+			 "left; an administrator can run a program there first",
+			 vgpu->name, gpu->name, ACCOUNTS_MAX, USER_ACCOUNTS);
+		*error = -ENOSPC;
 		return NULL;
 	}
 	account = objects_account_adopt(d, vgpu, gpu);
@@ -114,11 +138,14 @@ struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct 
 		objects_account_forget(d, account);
 		return NULL;
 	}
+	if (user && !user->trusted) {
+		account->user = user;
+		user->accounts++;
+	}
 	return account;
 }
 
-/* -EBUSY: a task has come that our tables do not show yet. */
-static int account_put(struct daemon *d, struct account *account)
+int objects_account_put(struct daemon *d, struct account *account)
 {
 	int ret = d->host->account(d, account, VERB_REMOVE, NULL);
 
@@ -168,7 +195,7 @@ static bool gpu_remove(struct daemon *d, struct gpu *gpu)
 {
 	for (uint32_t i = 0; i < VGPUS_MAX; i++)
 		if (d->vgpus[i].used && d->vgpus[i].on[gpu->id] &&
-		    account_put(d, d->vgpus[i].on[gpu->id]))
+		    objects_account_put(d, d->vgpus[i].on[gpu->id]))
 			return false;
 	if (d->host->gpu(d, gpu, VERB_REMOVE, NULL))
 		return false;
@@ -319,7 +346,8 @@ struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin orig
 
 		if (vgpu->used && vgpu->params.min_ppm &&
 		    (!vgpu->gpu[0] || !strcmp(vgpu->gpu, name)))
-			objects_account_get(d, vgpu, gpu, ignored, sizeof(ignored), &ret, NULL);
+			objects_account_get(d, vgpu, gpu, user, ignored, sizeof(ignored), &ret,
+					    NULL);
 	}
 	return gpu;
 }
@@ -390,14 +418,14 @@ int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu
 
 		if (!gpu->used || (vgpu->gpu[0] && strcmp(vgpu->gpu, gpu->name)))
 			continue;
-		objects_account_get(d, vgpu, gpu, why, size, &ret, refusal);
+		objects_account_get(d, vgpu, gpu, NULL, why, size, &ret, refusal);
 		if (!vgpu->params.min_ppm)
 			break;
 	}
 	if (ret) {
 		for (uint32_t i = 0; i < GPUS_MAX; i++)
 			if (vgpu->on[i])
-				account_put(d, vgpu->on[i]);
+				objects_account_put(d, vgpu->on[i]);
 		vgpu->used = false;
 		return ret;
 	}
@@ -427,7 +455,7 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 				       why, size, refusal);
 		} else if (params->min_ppm) {
 			vgpu->params = *params;
-			added[i] = objects_account_get(d, vgpu, &d->gpus[i], why, size, &ret,
+			added[i] = objects_account_get(d, vgpu, &d->gpus[i], NULL, why, size, &ret,
 						       refusal) != NULL;
 			vgpu->params = before;
 		}
@@ -450,7 +478,7 @@ int objects_vgpu_change(struct daemon *d, struct vgpu *vgpu, const struct vgpu *
 	 */
 	for (uint32_t i = 0; i < done; i++) {
 		if (added[i])
-			account_put(d, vgpu->on[i]);
+			objects_account_put(d, vgpu->on[i]);
 		else if (vgpu->on[i])
 			d->host->account(d, vgpu->on[i], VERB_SET, &before);
 	}
@@ -483,7 +511,7 @@ int objects_vgpu_retarget(struct daemon *d, struct vgpu *vgpu, const char *gpu, 
 	if (gpu[0] && !objects_gpu_get(d, gpu, ORIGIN_CONFIG, NULL, why, size, &ret))
 		return ret;
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
-		if (vgpu->on[i] && account_put(d, vgpu->on[i])) {
+		if (vgpu->on[i] && objects_account_put(d, vgpu->on[i])) {
 			snprintf(why, size, "a program has just entered vGPU %s", vgpu->name);
 			return -EBUSY;
 		}
@@ -499,7 +527,7 @@ int objects_vgpu_remove(struct daemon *d, struct vgpu *vgpu)
 	if (in_use(d, vgpu))
 		return -EBUSY;
 	for (uint32_t i = 0; i < GPUS_MAX; i++)
-		if (vgpu->on[i] && account_put(d, vgpu->on[i]))
+		if (vgpu->on[i] && objects_account_put(d, vgpu->on[i]))
 			return -EBUSY;
 	objects_vgpu_forget(d, vgpu);
 	return 0;

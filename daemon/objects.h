@@ -25,8 +25,12 @@ int objects_gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_
 /* An account: a vGPU on a GPU. adopt and forget change our tables only, not the host's. */
 struct account *objects_account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu);
 void objects_account_forget(struct daemon *d, struct account *account);
-struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu, char *why,
-				    size_t size, int *error, struct rtxg_refusal *refusal);
+/* Makes it if it is not there. user: whose task it is for, who has a quota; NULL: nobody has. */
+struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu,
+				    struct user *user, char *why, size_t size, int *error,
+				    struct rtxg_refusal *refusal);
+/* Ends one without tasks. -EBUSY: a task has come that our tables do not show yet. */
+int objects_account_put(struct daemon *d, struct account *account);
 
 struct vgpu *objects_vgpu_find(struct daemon *d, const char *name);
 int objects_vgpu_create(struct daemon *d, const struct vgpu *wanted, struct vgpu **vgpu, char *why,

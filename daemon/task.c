@@ -163,6 +163,12 @@ int task_device(struct connection *c, const char *gpu, char *why, size_t size)
 	return -ENODEV;
 }
 
+/* The user for whom quotas hold; NULL: for an administrator none does. */
+static struct user *bound(const struct connection *c)
+{
+	return c->user->trusted || access_administer(c) ? NULL : c->user;
+}
+
 /* Makes room for a task in the vGPU on the GPU that the request names. */
 static int make_room(struct connection *c, const struct request *r, struct vgpu *vgpu,
 		     struct account **account, char *why, size_t size, struct rtxg_refusal *refusal)
@@ -176,17 +182,29 @@ static int make_room(struct connection *c, const struct request *r, struct vgpu 
 	if (!gpu)
 		return error;
 	gpu->last_used_ns = rtxg_now_ns();
-	*account = objects_account_get(d, vgpu, gpu, why, size, &error, refusal);
+	*account = objects_account_get(d, vgpu, gpu, bound(c), why, size, &error, refusal);
 	return *account ? 0 : error;
 }
 
-int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
-	       size_t size, struct rtxg_refusal *refusal)
+int task_place(struct connection *c, const struct request *r, char *why, size_t size,
+	       struct rtxg_refusal *refusal)
 {
+	struct account *account;
+	struct daemon *d = c->daemon;
+	const struct gpu *gpu;
 	int error;
 	struct vgpu *vgpu = task_vgpu(c, r, why, size, &error);
+	bool there;
 
-	return vgpu ? make_room(c, r, vgpu, account, why, size, refusal) : error;
+	if (!vgpu)
+		return error;
+	gpu = objects_gpu_find(d, r->gpu);
+	there = gpu && vgpu->on[gpu->id];
+	error = make_room(c, r, vgpu, &account, why, size, refusal);
+	/* A question takes no place. The module's tasks find one there when they open. */
+	if (!error && !there && d->host->here)
+		objects_account_put(d, account);
+	return error;
 }
 
 /* Whether the connection may have a task at all. */
@@ -388,7 +406,7 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 				 task->id, task->pool->name);
 			return -EBUSY;
 		}
-		if (!objects_account_get(d, vgpu, task->gpu, why, size, &ret, refusal))
+		if (!objects_account_get(d, vgpu, task->gpu, bound(c), why, size, &ret, refusal))
 			return ret;
 	}
 	params_merge_task(&params, r);

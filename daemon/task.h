@@ -14,11 +14,12 @@ int task_check_priority(const struct connection *c, uint32_t limit, uint32_t wan
 /* What it may set by itself, in that vGPU if it is moved there; NULL: it stays. */
 uint32_t task_priority_limit(const struct task *task, const struct vgpu *to);
 /*
- * Where a task of this process belongs: the account of the vGPU that the request names or that the
- * rules give, on the GPU that the request names. Makes the account.
+ * Would a task of this process be refused in the vGPU that the request names or that the rules
+ * give, on the GPU that the request names? Makes an account for it in the module only. 0 or a
+ * negative errno.
  */
-int task_place(struct connection *c, const struct request *r, struct account **account, char *why,
-	       size_t size, struct rtxg_refusal *refusal);
+int task_place(struct connection *c, const struct request *r, char *why, size_t size,
+	       struct rtxg_refusal *refusal);
 /*
  * May a task of this client be on a GPU of that name? An ordinary user's word makes no device. 0,
  * -ENODEV, or -EINPROGRESS: the devices are being listed, and the request has to be served later.

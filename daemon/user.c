@@ -69,7 +69,7 @@ struct user *user_get(struct daemon *d, uid_t id)
 /* What a user has spent in advance is not forgotten when the connection ends. */
 static bool counts(const struct user *user, uint64_t now)
 {
-	return user->connections || user->tasks || user->gpus || user->cgroups ||
+	return user->connections || user->tasks || user->gpus || user->accounts || user->cgroups ||
 	       user->ready_ns > now || user->held_ns > now || discard_pending(user->uid);
 }
 
@@ -237,12 +237,13 @@ json_t *user_report(const struct daemon *d)
 		bool free_of_quota = user->trusted;
 
 		json_t *o = json_pack(
-			"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
+			"{s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "uid",
 			(json_int_t)user->uid, "quota", !free_of_quota, "connections",
 			use(user->connections, free_of_quota ? CONNECTIONS_MAX : USER_CONNECTIONS),
 			"tasks", use(user->tasks, free_of_quota ? d->tasks_max : d->tasks_per_user),
-			"gpus", use(user->gpus, free_of_quota ? GPUS_MAX : USER_GPUS), "cgroups",
-			use(user->cgroups, free_of_quota ? BINDINGS_MAX : USER_CGROUPS),
+			"gpus", use(user->gpus, free_of_quota ? GPUS_MAX : USER_GPUS), "accounts",
+			use(user->accounts, free_of_quota ? ACCOUNTS_MAX : USER_ACCOUNTS),
+			"cgroups", use(user->cgroups, free_of_quota ? BINDINGS_MAX : USER_CGROUPS),
 			"unread_bytes", use(user->unread_bytes, USER_UNREAD_BYTES), "descriptors",
 			use(discard_pending(user->uid), USER_FOREIGN), "requests",
 			(json_int_t)user->requests, "cost_ns", (json_int_t)user->cost_ns);

@@ -7,6 +7,7 @@
 
 #define USER_CONNECTIONS    1152u	  /* at once; a task needs one */
 #define USER_GPUS	    12u		  /* names that its tasks were the first to use */
+#define USER_ACCOUNTS	    256u	  /* vGPUs on GPUs that its tasks were the first in */
 #define USER_UNREAD_BYTES   (16ull << 20) /* in long replies that its clients have not read */
 #define USER_UNREAD	    64u		  /* such replies */
 #define USER_FOREIGN	    64u /* descriptors that its clients sent and that do not close */
@@ -20,6 +21,7 @@
 #define RESERVE_CONNECTIONS 128u     /* for administrators, of each of these */
 #define RESERVE_TASKS	    256u
 #define RESERVE_GPUS	    4u
+#define RESERVE_ACCOUNTS    128u
 #define RESERVE_CGROUPS	    256u
 
 /*
