@@ -119,6 +119,9 @@ static void print_help(void)
 	      stdout);
 }
 
+/* Refused is not ungoverned, unless that was said. */
+#define REFUSED "rtxg run: going on, UNMANAGED because refused (--fail open)\n"
+
 struct run {
 	const char *vgpu, *gpu, *policy, *fail, *cgroup, *waits;
 	long weight, vgpu_priority;
@@ -391,9 +394,10 @@ static int set_environment(const struct run *run)
 
 /*
  * CUDA programs carry nothing of ours, so they cannot say where they belong: said here, for this
- * process and its children. Where no lever wants to know it, that is no error.
+ * process and its children. Where no lever wants to know it, that is no error. What the user has no
+ * right to is one: the program would run elsewhere than was asked for.
  */
-static void enrol(const struct run *run)
+static int enrol(const struct run *run)
 {
 	json_t *request = json_pack("{s:s, s:I, s:s}", "op", "task-set", "pid",
 				    (json_int_t)getpid(), "vgpu", run->vgpu);
@@ -401,11 +405,15 @@ static void enrol(const struct run *run)
 	int error;
 
 	if (!request)
-		return;
+		return -ENOMEM;
 	if (run->task.period_ns)
 		json_object_set_new(request, "period_ns",
 				    json_integer((json_int_t)run->task.period_ns));
 	json_decref(control_try(request, &error, &text));
+	if (error != -EPERM)
+		return 0;
+	message_error("%s", text);
+	return error;
 }
 
 int cmd_run(int argc, char **argv)
@@ -472,10 +480,9 @@ int cmd_run(int argc, char **argv)
 				  : 0) ||
 		   (run.cgroup && run.vgpu && cgroup_bind_own(run.vgpu)) ||
 		   (run.memory_bytes && !control_settle(run.vgpu)) || ask_place(&run)) {
-		/* Refused is not ungoverned, unless that was said. */
 		if (!open)
 			return EXIT_RUN_FAILED;
-		fprintf(stderr, "rtxg run: going on, UNMANAGED because refused (--fail open)\n");
+		fputs(REFUSED, stderr);
 		ret = -EACCES;
 	}
 	/* What is promised is the host's to keep and to measure. */
@@ -483,8 +490,11 @@ int cmd_run(int argc, char **argv)
 		run.fail = "closed";
 	if (run.strict && strict_fork(run.vgpu))
 		return EXIT_RUN_FAILED;
-	if (!ret && run.vgpu)
-		enrol(&run);
+	if (!ret && run.vgpu && enrol(&run)) {
+		if (!open)
+			return EXIT_RUN_FAILED;
+		fputs(REFUSED, stderr);
+	}
 	if (set_environment(&run) || cpu_apply(0, &run.task.cpu))
 		return EXIT_RUN_FAILED;
 

@@ -77,6 +77,12 @@ bool access_vgpu(const struct vgpu *vgpu, const struct connection *c)
 	return access_administer(c) || access_vgpu_user(vgpu, c->uid);
 }
 
+bool access_vgpu_all(const struct vgpu *vgpu, const struct connection *c)
+{
+	return access_administer(c) ||
+	       (vgpu->users_count == 1 && names_user_is(vgpu->users[0], c->uid));
+}
+
 static bool runs(pid_t pid, const char *exec)
 {
 	char exe[PROCESS_EXE];

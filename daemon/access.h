@@ -23,6 +23,11 @@ bool access_sees(const struct connection *c, uid_t owner);
 /* The same of a process whose user is not known here. False as well: there is no such process. */
 bool access_sees_process(const struct connection *c, pid_t pid);
 /*
+ * May this user say what holds for all who use that vGPU? Administrators, and the one who alone may
+ * use it.
+ */
+bool access_vgpu_all(const struct vgpu *vgpu, const struct connection *c);
+/*
  * The name of the vGPU that the cgroup of a process or the [Match] rules give it; "default" if
  * neither does.
  */

@@ -62,13 +62,14 @@ void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu)
 		b->vgpu_gone(d, vgpu);
 }
 
-int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns)
+int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns,
+		   bool sets)
 {
 	int ret = -EOPNOTSUPP;
 
 	EACH(d, b)
 	if (b->assign && ret == -EOPNOTSUPP)
-		ret = b->assign(d, pid, vgpu, period_ns);
+		ret = b->assign(d, pid, vgpu, period_ns, sets);
 	return ret;
 }
 

@@ -43,9 +43,12 @@ struct backend {
 	void (*vgpu_gone)(struct daemon *d, const struct vgpu *vgpu);
 	/*
 	 * Puts a process without a task of ours, and its children, into a vGPU. period_ns: of its
-	 * releases; 0 = sporadic. -EOPNOTSUPP: the backend governs no such processes.
+	 * releases, which holds for the whole vGPU; 0 = sporadic. sets: whether the vGPU's may be
+	 * another one afterwards. Where it may not, 0 says nothing, and -EPERM: it would have to.
+	 * -EOPNOTSUPP: the backend governs no such processes.
 	 */
-	int (*assign)(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
+	int (*assign)(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns,
+		      bool sets);
 
 	/*
 	 * Puts programs that were put nowhere by a request where access_match() says: all of them,
@@ -94,7 +97,8 @@ int backend_admit(struct daemon *d, const struct vgpu *vgpu, const struct vgpu *
 void backend_vgpu_changed(struct daemon *d, const struct vgpu *vgpu);
 void backend_vgpu_gone(struct daemon *d, const struct vgpu *vgpu);
 /* The first answer that is not -EOPNOTSUPP. */
-int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns);
+int backend_assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns,
+		   bool sets);
 void backend_place(struct daemon *d, bool all);
 bool backend_populates(struct daemon *d, const struct vgpu *vgpu);
 bool backend_busy(const struct daemon *d);

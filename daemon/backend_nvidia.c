@@ -246,7 +246,8 @@ static void place(struct daemon *d, bool all)
 		lever_nvidia_place(nvidia.lever, all);
 }
 
-static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns)
+static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t period_ns,
+		  bool sets)
 {
 	int ret, number = vgpu ? nvidia_number(vgpu) : 0;
 
@@ -255,7 +256,9 @@ static int assign(struct daemon *d, pid_t pid, const struct vgpu *vgpu, uint64_t
 	/* it belongs to a GPU that is not the lever's, or there are too many */
 	if (number < 0)
 		return vgpu->gpu[0] ? -ENODEV : -ENOSPC;
-	if (number && nvidia.periods[number] != period_ns) {
+	if (number && !sets && period_ns && nvidia.periods[number] != period_ns)
+		return -EPERM;
+	if (number && sets && nvidia.periods[number] != period_ns) {
 		nvidia.periods[number] = period_ns;
 		nvidia_tell((uint32_t)number);
 	}
