@@ -27,6 +27,7 @@
 #include "params.h"
 #include "process.h"
 #include "report.h"
+#include "user.h"
 
 #define FORMAT	      1
 #define FILE_MAX_SIZE (4u << 20)
@@ -43,6 +44,7 @@
 struct kept_task {
 	pid_t pid;
 	uid_t uid;
+	uid_t user;		  /* under which it counts: user_key() */
 	unsigned long long began; /* 0: not known */
 	uint64_t page_inode;
 	char vgpu[RTXG_NAME_MAX + 1];
@@ -467,16 +469,32 @@ static int restore_pool(struct daemon *d, const struct request *r, char *why, si
 	return error;
 }
 
-static bool await_task(const struct kept_task *k)
+/*
+ * Has the user no quota left? A program that lives and never comes back may have had many tasks,
+ * and what is kept of them stays. So as many are kept of a user as the user may have open.
+ */
+static bool too_many(const struct daemon *d, uid_t user)
+{
+	uint32_t have = 0;
+
+	if (user == 0 || (!d->system && user == geteuid()))
+		return false;
+	for (uint32_t i = 0; i < keep.tasks_count; i++)
+		have += keep.tasks[i].user == user;
+	return !user_may(have, d->tasks_per_user, keep.tasks_count, TASKS_MAX, RESERVE_TASKS);
+}
+
+static bool await_task(const struct daemon *d, struct kept_task *k)
 {
 	struct kept_task *more = NULL;
 
+	k->user = user_key(d, k->uid);
 	for (uint32_t i = 0; i < keep.tasks_count; i++)
 		if (keep.tasks[i].pid == k->pid && keep.tasks[i].page_inode == k->page_inode) {
 			keep.tasks[i] = *k;
 			return true;
 		}
-	if (keep.tasks_count < TASKS_MAX)
+	if (keep.tasks_count < TASKS_MAX && !too_many(d, k->user))
 		more = realloc(keep.tasks, (keep.tasks_count + 1) * sizeof(*more));
 	if (!more)
 		return false;
@@ -498,7 +516,7 @@ static bool lives(const struct kept_task *k)
 	return process_owner(k->pid, &uid) && uid == k->uid;
 }
 
-static int restore_task(const struct request *r, char *why, size_t size)
+static int restore_task(const struct daemon *d, const struct request *r, char *why, size_t size)
 {
 	struct kept_task k = { .pid = (pid_t)r->pid,
 			       .uid = (uid_t)r->uid,
@@ -509,7 +527,7 @@ static int restore_task(const struct request *r, char *why, size_t size)
 		return 0; /* it has ended */
 	params_merge_task(&k.params, r);
 	strcpy(k.vgpu, r->vgpu);
-	if (!await_task(&k)) {
+	if (!await_task(d, &k)) {
 		snprintf(why, size, "there is no room");
 		return -ENOMEM;
 	}
@@ -552,7 +570,7 @@ static int restore_line(struct daemon *d, const char *line, size_t length)
 	else if (!strcmp(r.op_name, "pool"))
 		error = restore_pool(d, &r, why, sizeof(why));
 	else
-		error = restore_task(&r, why, sizeof(why));
+		error = restore_task(d, &r, why, sizeof(why));
 	if (error)
 		say_lost(what, why);
 	return error;
@@ -726,7 +744,7 @@ void keep_closed(struct task *task)
 	struct kept_task k;
 
 	if (keep.awaiting && task->placed && kept(task, &k, &last))
-		await_task(&k);
+		await_task(task->connection->daemon, &k);
 }
 
 void keep_doctor(const struct daemon *d, json_t *checks)
