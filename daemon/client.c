@@ -6,8 +6,8 @@
  *
  * A request that takes long is served in pieces, between which others are served.
  *
- * May not: close a descriptor that came from a client, or a connection (discard.c does); serve a
- * request out of its turn (user.c).
+ * May not: take a descriptor out of a packet, or close what a client has open, too (discard.c
+ * does); serve a request out of its turn (user.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,16 +29,17 @@
 #include "task.h"
 #include "user.h"
 
-#define DESCRIPTORS_MAX	  253u /* of one message, in all kernels */
-#define DESCRIPTORS_SPARE 320u /* for a message's, and for a reply */
+#define DESCRIPTORS_SPARE 64u /* for those that come in messages, and for a reply */
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
 
-/* A request that is served later, with the descriptor that came with it. */
+/* A request that is served later, and the descriptor that came with it, or -1. */
 struct kept {
-	size_t size;
+	ssize_t size; /* or a negative errno */
+	int flags;    /* of recvmsg(2) */
+	uint32_t descriptors;
 	int fd;
 	char text[];
 };
@@ -96,6 +97,7 @@ void client_drop(struct connection *c)
 		task_close(d, c->task);
 	reply_read(c);
 	user_unqueue(d, c);
+	discard_forget(c->reading);
 	if (c->kept && c->kept->fd >= 0)
 		discard(c->user->uid, c->kept->fd, false);
 	free(c->kept);
@@ -134,33 +136,6 @@ static void on_process_end(struct daemon *d, struct watch *watch, uint32_t event
 	client_drop(watch->data);
 }
 
-/*
- * Takes the descriptors out of a message: all that a message can carry, for what does not fit is
- * closed by the kernel, here. The number of them; the first in *first.
- */
-static size_t take_descriptors(struct connection *c, struct msghdr *message, int *first)
-{
-	size_t all = 0;
-
-	for (struct cmsghdr *m = CMSG_FIRSTHDR(message); m; m = CMSG_NXTHDR(message, m)) {
-		size_t count;
-
-		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS)
-			continue;
-		count = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < count; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(m) + i * sizeof(int), sizeof(int));
-			if (!all++)
-				*first = fd;
-			else
-				discard(c->user->uid, fd, false);
-		}
-	}
-	return all;
-}
-
 /* True: the request is kept, and the descriptor with it. */
 static bool keep_request(struct connection *c, const char *text, size_t size, int fd)
 {
@@ -172,7 +147,7 @@ static bool keep_request(struct connection *c, const char *text, size_t size, in
 		c->closing = true;
 		return false;
 	}
-	*c->kept = (struct kept){ .size = size, .fd = fd };
+	*c->kept = (struct kept){ .size = (ssize_t)size, .descriptors = fd >= 0, .fd = fd };
 	memcpy(c->kept->text, text, size);
 	return true;
 }
@@ -186,12 +161,43 @@ static void handle(struct connection *c, const char *text, size_t size, int fd)
 		discard(c->user->uid, fd, false);
 }
 
+/* What has been read. Only what the kernel alone has an end of comes as a descriptor. */
+static void take_packet(struct connection *c, const char *text, const struct kept *packet)
+{
+	int fd = packet->fd;
+	char why[512];
+
+	if (packet->size > (ssize_t)RTXG_REQUEST_MAX || packet->flags & MSG_TRUNC) {
+		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted",
+			 RTXG_REQUEST_MAX);
+		reply_error(c, "", -EMSGSIZE, why, NULL);
+		c->closing = true;
+	} else if (packet->descriptors > 1 || packet->flags & MSG_CTRUNC) {
+		reply_error(c, "", -EBADMSG, "descriptors came that were not asked for", NULL);
+		c->closing = true;
+	} else if (packet->size == 0) {
+		/* The end, or a packet without bytes: that reads alike, and is no request. */
+		reply_error(c, "", -EBADMSG, "the request is not JSON: it is empty", NULL);
+		c->closing = true;
+	} else if (packet->size < 0) {
+		c->closing = true;
+	} else {
+		/* Of any other it is known that it came, and nothing takes this one. */
+		if (packet->descriptors && fd < 0)
+			fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		handle(c, text, (size_t)packet->size, fd);
+		return;
+	}
+	if (fd >= 0)
+		discard(c->user->uid, fd, false);
+}
+
 static void serve_kept(struct connection *c)
 {
 	struct kept *kept = c->kept;
 
 	c->kept = NULL;
-	handle(c, kept->text, kept->size, kept->fd);
+	take_packet(c, kept->text, kept);
 	free(kept);
 }
 
@@ -202,52 +208,62 @@ static void serve_again(struct daemon *d)
 			user_queue(d, c);
 }
 
+/* A packet with descriptors: it is served when it is this user's turn again. */
+static void on_foreign(void *owner, const struct foreign_packet *packet, int fd)
+{
+	struct connection *c = owner;
+	size_t size = packet->size > 0 ? (size_t)packet->size : 0;
+
+	c->reading = NULL;
+	if (packet->size == -EAGAIN || packet->size == -EINTR) {
+		user_queue(c->daemon, c);
+		return;
+	}
+	c->kept = malloc(sizeof(*c->kept) + size + 1);
+	if (!c->kept) {
+		if (fd >= 0)
+			discard(c->user->uid, fd, false);
+		client_drop(c);
+		return;
+	}
+	*c->kept = (struct kept){ .size = packet->size,
+				  .flags = (int)packet->flags,
+				  .descriptors = packet->descriptors,
+				  .fd = fd };
+	memcpy(c->kept->text, packet->text, size);
+	user_queue(c->daemon, c);
+}
+
+/*
+ * Looks at the next packet without taking it, and without its descriptors: then the kernel says
+ * whether it has some, and none is opened here. Such a packet is read in another thread, for all
+ * that it carries has to be closed again. Any other is taken out of the socket.
+ */
 static void read_packet(struct connection *c)
 {
 	static char text[RTXG_REQUEST_MAX + 1];
-	static union {
-		char room[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
-		struct cmsghdr align;
-	} control;
 	struct iovec io = { .iov_base = text, .iov_len = sizeof(text) };
-	struct msghdr message = { .msg_iov = &io,
-				  .msg_iovlen = 1,
-				  .msg_control = &control,
-				  .msg_controllen = sizeof(control.room) };
-	int got = -1;
-	size_t count;
-	char why[512];
-	uint64_t own;
-	ssize_t n;
+	struct msghdr message = { .msg_iov = &io, .msg_iovlen = 1 };
+	struct kept packet = { .fd = -1 };
+	uint64_t own = user_own_ns();
+	char nothing;
+	int error;
 
-	own = user_own_ns();
-	n = recvmsg(c->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	packet.size = recvmsg(c->fd, &message, MSG_DONTWAIT | MSG_PEEK);
+	packet.flags = message.msg_flags;
+	if (packet.size >= 0 && !(packet.flags & MSG_CTRUNC) &&
+	    recv(c->fd, &nothing, sizeof(nothing), MSG_DONTWAIT) < 0)
+		packet.size = -1;
+	error = packet.size < 0 ? errno : 0;
 	user_packet(c->user, user_own_ns() - own);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (error == EAGAIN || error == EINTR)
 		return;
-	if (n < 0) {
-		c->closing = true;
-		return;
-	}
-	count = take_descriptors(c, &message, &got);
-	if (n > (ssize_t)RTXG_REQUEST_MAX || message.msg_flags & MSG_TRUNC) {
-		snprintf(why, sizeof(why), "the request is too long; at most %u bytes are accepted",
-			 RTXG_REQUEST_MAX);
-		reply_error(c, "", -EMSGSIZE, why, NULL);
-		c->closing = true;
-	} else if (count > 1 || message.msg_flags & MSG_CTRUNC) {
-		reply_error(c, "", -EBADMSG, "descriptors came that were not asked for", NULL);
-		c->closing = true;
-	} else if (n == 0) {
-		/* The end, or a packet without bytes: that reads alike, and is no request. */
-		reply_error(c, "", -EBADMSG, "the request is not JSON: it is empty", NULL);
-		c->closing = true;
-	} else {
-		handle(c, text, (size_t)n, got);
+	if (packet.size >= 0 && packet.flags & MSG_CTRUNC) {
+		c->reading = discard_read(c->user->uid, c->fd, c);
+		c->closing = !c->reading;
 		return;
 	}
-	if (got >= 0)
-		discard(c->user->uid, got, false);
+	take_packet(c, text, &packet);
 }
 
 /* No packet takes so few, with what the kernel keeps of it. */
@@ -276,7 +292,12 @@ static void await_request(struct connection *c)
 {
 	reply_read(c);
 	c->listening = false;
-	wait_for(c, EPOLLIN);
+	if (c->kept) {
+		watch_off(c->daemon, &c->io);
+		user_queue(c->daemon, c);
+	} else {
+		wait_for(c, EPOLLIN);
+	}
 }
 
 /* Each read of the client's is an event: the socket is writable all the time. */
@@ -354,7 +375,7 @@ bool client_serve(struct daemon *d)
 	}
 	if (!c->closing && c->unread)
 		await_reading(c);
-	else if (!c->closing && !c->kept)
+	else if (!c->closing && !c->kept && !c->reading)
 		wait_for(c, EPOLLIN);
 	end = rtxg_now_ns();
 	user_charge(d, user, end, end - begin);
@@ -561,9 +582,14 @@ static void on_connection(struct daemon *d, struct watch *watch, uint32_t events
 int client_listen(struct daemon *d, int fd,
 		  void (*handle)(struct connection *c, const char *text, size_t size, int fd))
 {
+	int ret;
+
 	d->handle = handle;
 	d->again = serve_again;
 	d->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	d->listener.ready = on_connection;
+	ret = discard_start(d, on_foreign);
+	if (ret)
+		return -ret;
 	return watch_on(d, &d->listener, fd, EPOLLIN);
 }

@@ -36,8 +36,9 @@
  *   access.c process.c reply.c  who may do what; what /proc says; packets out
  *   params.c raised.c           parameters as a request gives them; threads to be set back
  *   refused.c                   which processes got no task, and why
- *   discard.c names.c           what may take long, in threads: closing what came from clients,
- *                               asking for users' names
+ *   discard.c foreign.c         what users have open, too, is read and closed in threads with files
+ *                               of their own
+ *   names.c                     asks for users' names, in threads
  *   closer.c program.c          processes that close what may not close, and start programs
  *   memory.c                    limits on GPU memory, carried out by a program of its own
  *   backend.c message.c         asks every backend; requests as typed values
@@ -243,6 +244,7 @@ struct connection {
 	 */
 	void *pieces;
 	void (*drop_pieces)(void *pieces);
+	struct reading *reading; /* a packet of it is read elsewhere: see discard.c */
 };
 
 struct match {

@@ -2,9 +2,9 @@
 /*
  * program.c - a process of its own starts the programs that rtxgd needs beside it. A child of the
  * daemon's has a copy of all descriptors, and closes what its program is not to have when it
- * executes it. Among those may be a file that a user sent and lets no process close (discard.c):
- * so the program would begin when that user likes. This process was made before there were any
- * users, and is given nothing of theirs.
+ * executes it. Among those are connections, and in one a file may lie unread that a user lets no
+ * process close (foreign.c): so the program would begin when that user likes. This process was made
+ * before there were any users, and is given nothing of theirs.
  *
  * May not: be asked by a client; wait for what it has started.
  */
@@ -151,7 +151,7 @@ static bool put_all(char *text, size_t *size, const char *const words[PROGRAM_WO
 	return true;
 }
 
-/* Where it has ended there is no other: a new one would be given a copy of what users have sent. */
+/* Where it has ended there is no other: a new one would be given a copy of users' connections. */
 static int without_starter(int error)
 {
 	fprintf(stderr,

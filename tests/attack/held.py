@@ -19,6 +19,8 @@ from typing import NoReturn
 
 GETATTR, OPEN, READ, WRITE, FLUSH, INIT, IOCTL = 3, 14, 15, 16, 25, 26, 39
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
+#: in the answer to INIT: what is written stays in the kernel for a while
+WRITEBACK_CACHE = 1 << 16
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -30,7 +32,14 @@ def _check(result: int) -> None:
         raise OSError(ctypes.get_errno(), "no file system of one's own")
 
 
-def _serve(device: int, silent: int, ioctl: Callable[[bytes], bytes] | None) -> None:
+def asked(place: Path) -> Path:
+    """What is there once the question has come that is not answered."""
+    return place.with_suffix(".asked")
+
+
+def _serve(
+    device: int, place: Path, silent: int, ioctl: Callable[[bytes], bytes] | None, flags: int
+) -> None:
     while True:
         try:
             request = os.read(device, 1 << 17)
@@ -39,9 +48,10 @@ def _serve(device: int, silent: int, ioctl: Callable[[bytes], bytes] | None) -> 
         _, opcode, unique = struct.unpack_from("IIQ", request)
         error, body = 0, b""
         if opcode == silent:
+            asked(place).touch()
             continue
         if opcode == INIT:
-            body = struct.pack("IIIIHHIIHHI7I", 7, 31, 4096, 0, 1, 1, 4096, 1, 1, 0, 0, *[0] * 7)
+            body = struct.pack("IIIIHHIIHHI7I", 7, 31, 4096, flags, 1, 1, 4096, 1, 1, 0, 0, *[0] * 7)
         elif opcode == READ:
             body = bytes(mmap.PAGESIZE)
         elif opcode == GETATTR:
@@ -59,10 +69,13 @@ def _serve(device: int, silent: int, ioctl: Callable[[bytes], bytes] | None) -> 
         os.write(device, struct.pack("IiQ", 16 + len(body), error, unique) + body)
 
 
-def held_file(place: Path, silent: int, ioctl: Callable[[bytes], bytes] | None = None) -> int:
+def held_file(
+    place: Path, silent: int, ioctl: Callable[[bytes], bytes] | None = None, flags: int = 0
+) -> int:
     """Open such a file, as root; OSError where the machine has none.
 
     ioctl: what an ioctl gives back for what it is given, as many bytes; it succeeds.
+    flags: in the answer to INIT.
     """
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     _check(_libc.unshare(CLONE_NEWNS))
@@ -72,7 +85,7 @@ def held_file(place: Path, silent: int, ioctl: Callable[[bytes], bytes] | None =
     _check(_libc.mount(b"held", bytes(place), b"fuse", 0, options.encode()))
     # Not a thread: a process that ends waits for the answer to its last close.
     if os.fork() == 0:
-        _serve(device, silent, ioctl)
+        _serve(device, place, silent, ioctl, flags)
         os._exit(0)
     os.close(device)
     return os.open(place, os.O_RDWR | os.O_CLOEXEC)
@@ -104,3 +117,8 @@ def hold_exec(file: int) -> NoReturn:
 def is_held(pid: int) -> bool:
     """Is it waiting there?"""
     return "State:\tD" in Path(f"/proc/{pid}/status").read_text()
+
+
+def has_a_held_thread(pid: int) -> bool:
+    """Is one of its threads?"""
+    return any("State:\tD" in one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/status"))

@@ -15,20 +15,35 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from held import FLUSH, GETATTR, WRITE, held_file, hold_exec, hold_memory, is_held
+from held import (
+    FLUSH,
+    GETATTR,
+    WRITE,
+    WRITEBACK_CACHE,
+    asked,
+    has_a_held_thread,
+    held_file,
+    hold_exec,
+    hold_memory,
+    is_held,
+)
 from users import ATTACKER, BUILD, Connection, Stage, become, wait_for
 
 
 def start(
-    stage: Stage, silent: int, what: Callable[[Connection, int, Callable[[], None]], None]
+    stage: Stage,
+    silent: int,
+    what: Callable[[Connection, int, Callable[[], None]], None],
+    flags: int = 0,
 ) -> int:
     """Run it as the attacker, with a file that is silent; its process."""
-    stage.daemon.start(mode="--system")
+    if stage.daemon.process is None:
+        stage.daemon.start(mode="--system")
     path, place = stage.daemon.socket, stage.daemon.folder / "held"
 
     def main(go: Callable[[], None]) -> None:
         try:
-            file = held_file(place, silent)
+            file = held_file(place, silent, flags=flags)
         except OSError:
             go()
             os._exit(77)
@@ -114,7 +129,7 @@ def test_a_file_that_does_not_close_holds_up_no_program_of_the_daemons(stage: St
 
 
 def test_a_file_that_does_not_close_keeps_no_thread_raised(stage: Stage) -> None:
-    """A thread of the daemon's closes it and cannot end: so the daemon's files stay open."""
+    """A thread of the daemon's closes it and cannot end."""
 
     def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
         for _ in range(5):
@@ -156,6 +171,58 @@ def test_a_file_that_does_not_close_keeps_no_thread_raised(stage: Stage) -> None
         process.wait(60)
     finally:
         done.set()
+
+
+def take_and_close(stage: Stage) -> None:
+    """A file comes with a request, and is closed."""
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        connection.send(b'{"op": "hello"}', (file,))
+        go()
+
+    start(stage, FLUSH, what)
+
+
+def end_over_unread(stage: Stage) -> None:
+    """A connection ends over a file that was not read, and of which something is to be written."""
+    place = stage.daemon.folder / "held"
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        connection.send(b"no JSON")
+        connection.send(b'{"op": "hello"}', (file,))
+        written = os.open(place, os.O_RDWR)
+        os.close(file)
+        os.write(written, bytes(mmap.PAGESIZE))
+        go()
+
+    stage.daemon.start(mode="--system")
+    with stage.stopped():
+        start(stage, WRITE, what, WRITEBACK_CACHE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("hold", [take_and_close, end_over_unread])
+def test_a_daemon_that_ends_while_a_file_does_not_close_lets_go_of_its_clients(
+    stage: Stage, hold: Callable[[Stage], None], number: int
+) -> None:
+    """They see its end at once, and the next one listens at its socket."""
+    hold(stage)
+    last = stage.daemon.process
+    assert last is not None
+    wait_for("a thread is held", asked(stage.daemon.folder / "held").exists)
+    task, client = stage.daemon.task(), stage.daemon.connect()
+    assert client.ask("hello")["ok"]
+    last.send_signal(number)
+    for connection in (task, client):
+        assert connection.receive() == (None, [])
+    wait_for("it is still held", lambda: has_a_held_thread(last.pid))
+    stage.daemon.process = None
+    stage.daemon.start(mode="--system")
+    stage.answers()
+    assert has_a_held_thread(last.pid)
+    for child in stage.children:
+        child.kill()
+    last.wait(60)
 
 
 HOLDS = [hold_memory, hold_exec]
