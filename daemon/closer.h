@@ -4,16 +4,18 @@
 #define RTXGD_CLOSER_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define CLOSER "--close-descriptors"
 
 /* Starts the process. 0, or an errno. */
 int closer_start(void);
 /*
- * Gives a connected socket away to be closed there. It never waits. What the other side has not
- * read may be lost to it. False: the socket is still the caller's.
+ * Gives a user's connected socket away to be closed there. It never waits. If descriptors lie
+ * unread in it, what the other side was told last may be lost to it. False: the socket is still the
+ * caller's.
  */
-bool closer_take(int fd);
+bool closer_take(uid_t user, int fd);
 
 /* main() of the process. Returns its exit status. */
 int closer(void);

@@ -189,11 +189,11 @@ static bool dispose(uid_t user, int fd, bool connection)
 	bool many = connection && heap && heap->count > STUCK_MOST &&
 		    (heap->count > HEAP_MOST || is_stuck(heap));
 
-	if (many && closer_take(fd))
+	if (many && closer_take(user, fd))
 		return true;
 	if (give(heap, user, connection ? FOREIGN_END : FOREIGN_CLOSE, fd, 0))
 		return true;
-	return connection && !many && closer_take(fd);
+	return connection && !many && closer_take(user, fd);
 }
 
 static void dispose_of_left(void)

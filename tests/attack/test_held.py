@@ -7,9 +7,11 @@ import fcntl
 import json
 import mmap
 import os
+import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +29,7 @@ from held import (
     hold_memory,
     is_held,
 )
+from test_attack import many_files
 from users import ATTACKER, BUILD, Connection, Stage, become, wait_for
 
 
@@ -223,6 +226,76 @@ def test_a_daemon_that_ends_while_a_file_does_not_close_lets_go_of_its_clients(
     for child in stage.children:
         child.kill()
     last.wait(60)
+
+
+def test_who_is_refused_for_such_files_takes_few_processes(stage: Stage) -> None:
+    """The connections carry more of them, so that another process closes these, and is held up."""
+    many_files()
+    stage.daemon.start(mode="--system")
+    path, place = stage.daemon.socket, stage.daemon.folder / "written"
+    (go, write_end), (gone, told) = os.pipe(), os.pipe()
+
+    def main(ready: Callable[[], None]) -> None:
+        try:
+            flushed = held_file(stage.daemon.folder / "held", FLUSH)
+            written = held_file(place, WRITE, flags=WRITEBACK_CACHE)
+        except OSError:
+            ready()
+            os._exit(77)
+        become(ATTACKER)
+        many_files()
+        kept = [Connection(path) for _ in range(80)]
+        for connection in kept:
+            connection.send(b'{"op": "hello"}', (flushed,))
+        ready()
+        os.read(go, 1)
+        for _ in range(900):
+            one = os.open(place, os.O_RDWR)
+            kept.append(Connection(path))
+            kept[-1].send(b'{"op": "hello"}', (one,))
+            os.close(one)
+        os.write(written, bytes(mmap.PAGESIZE))
+        os.write(told, b".")
+        signal.pause()
+
+    child = stage.attack(main, uid=0)
+    if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        pytest.skip("no file system of one's own here")
+    (closer,) = wait_for("it begins", lambda: stage.daemon.started(b"--close-descriptors"))
+    wait_for("they are too many", lambda: stage.usage(ATTACKER)["descriptors"]["used"] > 64)
+    time.sleep(0.3)  # and none has closed for as long as that
+    os.close(told)
+    with stage.stopped():
+        os.write(write_end, b".")
+        assert os.read(gone, 1)
+    for _ in range(50):  # they come in parts
+        with stage.stopped():
+            time.sleep(0.01)
+        time.sleep(0.0005)
+    stage.answers()
+
+    def children() -> list[int]:
+        return [int(pid) for pid in Path(f"/proc/{closer}/task/{closer}/children").read_text().split()]
+
+    wait_for("they are closed", lambda: [pid for pid in children() if has_a_held_thread(pid)])
+    stage.answers()
+    assert len(children()) <= 4, (len(children()), "of one user")
+
+    def ask(ready: Callable[[], None]) -> Any:
+        connection = Connection(path)
+        connection.send(b'{"op": "hello"}')
+        ready()
+        closed = select.poll()
+        closed.register(connection.socket, 0)
+        closed.poll()
+        return connection.receive()[0]
+
+    # Who sends none is told why, however many wait.
+    with stage.stopped():
+        asks = stage.attack(ask)
+    reply = asks.result()
+    assert reply and reply["error"] == "EBUSY", reply
+    stage.answers()
 
 
 HOLDS = [hold_memory, hold_exec]
