@@ -5,7 +5,8 @@
  * something is stopped, it lets everything go that stands in the journal. It can do nothing else,
  * and it never stops anything.
  *
- *   rtxg-guardian JOURNAL_FD DAEMON_PIDFD     (started by the daemon, not by hand)
+ *   rtxg-guardian JOURNAL_FD END_FD     (started by the daemon, not by hand; END_FD hangs up or is
+ *                                       readable when the daemon has ended)
  */
 #include <errno.h>
 #include <poll.h>
@@ -167,8 +168,7 @@ int main(int argc, char **argv)
 	int err, count;
 
 	if (argc != 3) {
-		fprintf(stderr,
-			"usage: rtxg-guardian JOURNAL_FD DAEMON_PIDFD (the daemon starts it)\n");
+		fprintf(stderr, "usage: rtxg-guardian JOURNAL_FD END_FD (the daemon starts it)\n");
 		return 2;
 	}
 	/* the farewell in the journal is what ends it, not a signal that was meant for all */

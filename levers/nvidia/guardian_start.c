@@ -14,7 +14,21 @@
 #include <unistd.h>
 #include "guardian.h"
 
-/* Its pidfd, or a negative errno. `daemon`: the daemon's own pidfd. */
+/*
+ * What the daemon has open ends with its last thread that shares it, and then the other end of this
+ * pipe says so. Its process may stay: a thread with files of its own waits for a user's file, and
+ * no signal ends that. -1: there is none.
+ */
+static int end_of_daemon(void)
+{
+	static int guardian_pipe[2] = { -1, -1 };
+
+	if (guardian_pipe[0] < 0 && pipe2(guardian_pipe, O_CLOEXEC))
+		return -1;
+	return guardian_pipe[0];
+}
+
+/* Its pidfd, or a negative errno. `daemon`: hangs up when the daemon ends. */
 static int start_by_fork(const char *path, int journal, int daemon, pid_t *pid)
 {
 	int fd;
@@ -57,10 +71,9 @@ int nv_guardian_start(const struct lever_nvidia_ops *ops, const char *path,
 		      struct nv_journal *journal, pid_t *pid, int *pidfd)
 {
 	static const char *const words[] = { "rtxg-guardian", "3", "4", NULL };
-	int own, fd, waited;
+	int own = end_of_daemon(), fd, waited;
 	pid_t process;
 
-	own = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	if (own < 0)
 		return -errno;
 	__atomic_store_n(&journal->page->guarded, 0, __ATOMIC_RELEASE);
@@ -70,7 +83,6 @@ int nv_guardian_start(const struct lever_nvidia_ops *ops, const char *path,
 					&process);
 	else
 		fd = start_by_fork(path, journal->fd, own, &process);
-	close(own);
 	if (fd < 0)
 		return fd;
 	for (waited = 0; waited < 1000; waited++) {

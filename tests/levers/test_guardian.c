@@ -7,10 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -249,9 +253,96 @@ static void a_guardian_is_there_again_when_it_can_be(void **state)
 		;
 }
 
+/* Passes on what a guardian would learn of the daemon's end by. */
+static int pass_on(void *ctx, const char *path, const char *const words[], const int files[2],
+		   pid_t *pid)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { { 0 } };
+	char byte = '.';
+	struct iovec io = { &byte, 1 };
+	struct msghdr message = { .msg_iov = &io,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control.room) };
+	struct cmsghdr *m = CMSG_FIRSTHDR(&message);
+
+	m->cmsg_level = SOL_SOCKET;
+	m->cmsg_type = SCM_RIGHTS;
+	m->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(m), &files[1], sizeof(int));
+	return sendmsg(*(int *)ctx, &message, 0) == 1 ? -ECANCELED : -EIO;
+}
+
+static void *stay(void *begun)
+{
+	if (!unshare(CLONE_FILES) && !close_range(3, ~0u, 0))
+		__atomic_store_n((int *)begun, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+}
+
+static void a_thread_with_files_of_its_own_does_not_hide_the_end(void **state)
+{
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	char byte;
+	struct iovec io = { &byte, 1 };
+	struct msghdr message = { .msg_iov = &io,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control.room) };
+	struct nv_journal journal;
+	struct pollfd end = { .events = POLLIN }, whole = end;
+	int ends[2], fd = -1, begun = 0;
+	pid_t daemon, pid, self = getpid();
+	pthread_t thread;
+
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: a thread of ThreadSanitizer's shares the files and stays\n");
+	skip();
+#endif
+	assert_int_equal(nv_journal_create(&journal), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	daemon = fork();
+	if (!daemon) {
+		const struct lever_nvidia_ops ops = { .size = sizeof(ops),
+						      .ctx = &ends[1],
+						      .start_program = pass_on };
+
+		die_with(self);
+		if (nv_guardian_start(&ops, "guardian", &journal, &pid, &fd) != -ECANCELED ||
+		    pthread_create(&thread, NULL, stay, &begun))
+			_exit(1);
+		while (!__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
+			usleep(1000);
+		syscall(SYS_exit, 0); /* this thread's end only */
+	}
+	assert_int_equal(recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC), 1);
+	memcpy(&end.fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	whole.fd = (int)syscall(SYS_pidfd_open, daemon, 0);
+	assert_true(whole.fd >= 0);
+	assert_int_equal(poll(&end, 1, -1), 1);
+	assert_int_equal(poll(&whole, 1, 0), 0); /* the thread is still there */
+	assert_int_equal(kill(daemon, SIGKILL), 0);
+	waitpid(daemon, NULL, 0);
+	close(whole.fd);
+	close(end.fd);
+	close(ends[0]);
+	close(ends[1]);
+	nv_journal_close(&journal);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		/* The first: the pipe is made once in a process, and forks have copies. */
+		cmocka_unit_test_setup(a_thread_with_files_of_its_own_does_not_hide_the_end,
+				       before),
 		cmocka_unit_test_setup(a_host_may_start_it, before),
 		cmocka_unit_test_setup(a_guardian_is_there_again_when_it_can_be, before),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
