@@ -45,6 +45,7 @@
 #include "module.h"
 #include "names.h"
 #include "objects.h"
+#include "patience.h"
 #include "place.h"
 #include "program.h"
 #include "raised.h"
@@ -687,6 +688,7 @@ static int start(struct daemon *d, const struct options *options)
 	ret = program_start_starter();
 	if (ret)
 		fail("cannot start the process that starts programs", NULL, ret);
+	rtx_lib_patience_begin();
 	raised_start(d->socket_path);
 	if (strcmp(options->host, "daemon")) {
 		ret = module_start(d, !strcmp(options->host, "module"));

@@ -9,12 +9,18 @@
  * (FUSE): a file that is mapped is written back under the lock. So what a user's process may answer
  * late is not waited for in a thread that serves others.
  *
+ * The threads have files of their own. What a thread has taken of a process it may have to close,
+ * and the end of a file takes as long as its maker likes. Until then no signal ends the thread, and
+ * the files of this process would stay open after its end, if it shared them.
+ *
  * A user who has held up a call is not asked for AGAIN_NS. So in each such time a user costs the
  * others as long as one call is waited for, and one thread.
  *
  * May not: hold a lock while a call is made.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -22,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -37,7 +44,7 @@
 #define LOOKS	      4		  /* no thread has had a CPU for it */
 #define AGAIN_NS      10000000000ull
 #define USERS	      64u /* that are not asked at one time */
-#define STACK_BYTES   (64u << 10)
+#define STACK_BYTES   (128u << 10)
 
 struct job {
 	struct job *next;
@@ -46,6 +53,8 @@ struct job {
 	pid_t thread; /* that makes the call; 0: none does so far */
 	bool made;    /* all but the lock */
 	bool done, late;
+	bool gives, sent; /* sent: what it gives is on its way */
+	int given;	  /* or has come; a negative errno: it has not */
 	_Alignas(max_align_t) char memory[];
 };
 
@@ -62,11 +71,18 @@ static pthread_once_t patience_once = PTHREAD_ONCE_INIT;
 static struct job *patience_first, **patience_last = &patience_first;
 static uint32_t patience_queued, patience_idle;
 static pthread_t patience_idler; /* one of those that are idle */
+/* What threads give comes over this pair; -1: they share our files. */
+static int patience_ours = -1, patience_theirs = -1;
 
 static void begin(void)
 {
 	pthread_condattr_t attributes;
+	int ends[2];
 
+	if (!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+		patience_ours = ends[0];
+		patience_theirs = ends[1];
+	}
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&patience_done, &attributes);
@@ -103,9 +119,86 @@ static void blame(uid_t user, bool held)
 	patience_users[place].until = now + AGAIN_NS;
 }
 
+/* --- descriptors ------------------------------------------------------------------------------ */
+
+union one {
+	char room[CMSG_SPACE(sizeof(int))];
+	struct cmsghdr align;
+};
+
+/*
+ * A table with the standard files, which are nothing, and this end of the pair. The system calls
+ * that change it are made by number: a sanitizer watches the library's calls, and takes equal
+ * numbers in two tables for one file.
+ */
+static bool own_files(void)
+{
+	int nothing;
+
+	if (patience_theirs < 0 ||
+	    syscall(SYS_close_range, patience_theirs + 1, ~0u, CLOSE_RANGE_UNSHARE))
+		return false;
+	syscall(SYS_close_range, STDERR_FILENO + 1, patience_theirs - 1, 0);
+	nothing = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
+	for (int fd = 0; nothing >= 0 && fd <= STDERR_FILENO; fd++)
+		syscall(SYS_dup3, nothing, fd, O_CLOEXEC);
+	if (nothing > STDERR_FILENO)
+		syscall(SYS_close, nothing);
+	return true;
+}
+
+/* With the lock, in the thread that has opened it. */
+static void give(struct job *job)
+{
+	int *fd = job->call->gives(job->memory);
+	union one control = { { 0 } };
+	struct iovec io = { &job, sizeof(struct job *) };
+	struct msghdr message = { .msg_iov = &io,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control.room) };
+	struct cmsghdr *m = CMSG_FIRSTHDR(&message);
+
+	if (*fd < 0)
+		return;
+	m->cmsg_level = SOL_SOCKET;
+	m->cmsg_type = SCM_RIGHTS;
+	m->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(m), fd, sizeof(int));
+	job->gives = true;
+	job->sent =
+		syscall(SYS_sendmsg, patience_theirs, &message, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
+	job->given = job->sent ? -EMFILE : -errno;
+	syscall(SYS_close, *fd);
+	*fd = job->given;
+}
+
+/* With the lock: what has come, for this job and for others that wait. */
+static void fetch(struct job *job)
+{
+	while (job->sent) {
+		union one control;
+		struct job *whose = NULL;
+		struct iovec io = { &whose, sizeof(whose) };
+		struct msghdr message = { .msg_iov = &io,
+					  .msg_iovlen = 1,
+					  .msg_control = &control,
+					  .msg_controllen = sizeof(control.room) };
+		const struct cmsghdr *m;
+
+		if (recvmsg(patience_ours, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0)
+			return;
+		whose->sent = false;
+		/* Without a number for it, it has been closed. */
+		m = CMSG_FIRSTHDR(&message);
+		if (m && m->cmsg_type == SCM_RIGHTS && m->cmsg_len == CMSG_LEN(sizeof(int)))
+			memcpy(&whose->given, CMSG_DATA(m), sizeof(int));
+	}
+}
+
 /* --- the threads ------------------------------------------------------------------------------ */
 
-static void work_on(struct job *job)
+static void work_on(struct job *job, bool own)
 {
 	pthread_mutex_unlock(&patience_lock);
 	job->call->make(job->memory);
@@ -113,6 +206,8 @@ static void work_on(struct job *job)
 	pthread_mutex_lock(&patience_lock);
 	job->done = true;
 	if (!job->late) {
+		if (own && job->call->gives)
+			give(job);
 		pthread_cond_broadcast(&patience_done);
 		return;
 	}
@@ -127,6 +222,7 @@ static void work_on(struct job *job)
 static void *worker(void *unused)
 {
 	pid_t thread = (pid_t)syscall(SYS_gettid);
+	bool own = own_files();
 	struct job *job;
 
 	pthread_mutex_lock(&patience_lock);
@@ -138,7 +234,7 @@ static void *worker(void *unused)
 				patience_last = &patience_first;
 			patience_queued--;
 			job->thread = thread;
-			work_on(job);
+			work_on(job, own);
 		} else if (patience_idle) {
 			break; /* one that waits is enough */
 		} else {
@@ -271,6 +367,11 @@ static struct job *job_for(uid_t user, const struct patience_call *call, const v
 	return job;
 }
 
+void rtx_lib_patience_begin(void)
+{
+	pthread_once(&patience_once, begin);
+}
+
 int rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, size_t size)
 {
 	uid_t user = rtx_lib_subuid_account(uid, NULL);
@@ -280,7 +381,7 @@ int rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, 
 
 	if (!job)
 		return -EAGAIN;
-	pthread_once(&patience_once, begin);
+	rtx_lib_patience_begin();
 	pthread_mutex_lock(&patience_lock);
 	place = place_of(user, now);
 	if (place < 0 || patience_users[place].until) {
@@ -305,6 +406,9 @@ int rtx_lib_patience(uid_t uid, const struct patience_call *call, void *memory, 
 		blame(user, true);
 	} else if (error) {
 		take_out(job);
+	} else if (job->gives) {
+		fetch(job);
+		*call->gives(job->memory) = job->given;
 	}
 	pthread_mutex_unlock(&patience_lock);
 	if (!error)

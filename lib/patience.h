@@ -7,11 +7,25 @@
 #include <sys/types.h>
 
 struct patience_call {
-	/* Runs in another thread. It may use its memory only, and what never goes away. */
+	/*
+	 * Runs in another thread. It may use its memory only, and what never goes away. It has no
+	 * descriptors but those that it opens.
+	 */
 	void (*make)(void *memory);
 	/* Takes back what `make` made, where that came too late. NULL: there is nothing to it. */
 	void (*undo)(void *memory);
+	/*
+	 * A descriptor that `make` has opened, and which no user's process can hold up the end of;
+	 * or a negative errno. It becomes the caller's. NULL: there is none.
+	 */
+	int *(*gives)(void *memory);
 };
+
+/*
+ * Called while few files are open, where many will be: each thread begins with a copy of those that
+ * were open then. Without it that is when the first call is made.
+ */
+void rtx_lib_patience_begin(void);
 
 /*
  * Makes a call that a process of `uid` may hold up. All ids that are subordinate to one user are

@@ -8,16 +8,20 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "others.h"
 #include "patience.h"
 
-#define DESCRIPTORS 1024 /* of one process that are looked at */
+#define DESCRIPTORS  1024 /* of one process that are looked at */
+#define NVIDIA_MAJOR 195u /* of the driver's device files; the kernel's list of devices names it */
 
 struct getfd {
-	int pidfd, fd, result;
+	int pid, fd, result;
 };
 
 struct listing {
@@ -41,12 +45,32 @@ static pid_t pid_of(int pidfd)
 	return pid > 0 ? pid : 0;
 }
 
+/* What the kernel knows of it: a file system of the user's own is not asked. */
+static bool is_of_driver(int fd)
+{
+	int flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
+	struct statx st;
+
+	return flags >= 0 && !(flags & O_PATH) &&
+	       !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) &&
+	       S_ISCHR(st.stx_mode) && st.stx_rdev_major == NVIDIA_MAJOR;
+}
+
 static void get(void *memory)
 {
 	struct getfd *g = memory;
+	int pidfd = nv_sys_linux.pidfd_open(NULL, g->pid);
 
-	g->result = nv_sys_linux.pidfd_getfd(NULL, g->pidfd, g->fd);
-	close(g->pidfd);
+	g->result = pidfd;
+	if (pidfd < 0)
+		return;
+	g->result = nv_sys_linux.pidfd_getfd(NULL, pidfd, g->fd);
+	syscall(SYS_close, pidfd);
+	/* The program may have put any file there, also one that does not close. */
+	if (g->result >= 0 && !is_of_driver(g->result)) {
+		syscall(SYS_close, g->result);
+		g->result = -EBADF;
+	}
 }
 
 static void give_up(void *memory)
@@ -54,23 +78,30 @@ static void give_up(void *memory)
 	const struct getfd *g = memory;
 
 	if (g->result >= 0)
-		close(g->result);
+		syscall(SYS_close, g->result);
 }
 
-/* The call has a descriptor of its own: that of the caller may be closed before it is made. */
+static int *result_of(void *memory)
+{
+	return &((struct getfd *)memory)->result;
+}
+
+/* The call has no descriptors of ours, so that it names the process by its number. */
 static int patient_getfd(void *ctx, int pidfd, int fd)
 {
-	static const struct patience_call call = { .make = get, .undo = give_up };
-	struct getfd g = { .pidfd = pidfd, .fd = fd };
-	int error;
+	static const struct patience_call call = { .make = get,
+						   .undo = give_up,
+						   .gives = result_of };
+	struct getfd g = { .pid = pid_of(pidfd), .fd = fd };
+	int error = rtx_lib_patience_of(g.pid, &call, &g, sizeof(g));
 
-	g.pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
-	if (g.pidfd < 0)
-		return -errno;
-	error = rtx_lib_patience_of(pid_of(pidfd), &call, &g, sizeof(g));
-	if (error && error != -ETIMEDOUT)
-		close(g.pidfd);
-	return error ? error : g.result;
+	if (error || g.result < 0)
+		return error ? error : g.result;
+	/* While it is not reaped, no other process has its number. */
+	if (!syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0u) || errno != ESRCH)
+		return g.result;
+	close(g.result);
+	return -ESRCH;
 }
 
 static void list(void *memory)

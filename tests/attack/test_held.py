@@ -403,9 +403,10 @@ def test_root_sees_the_programs_that_use_a_gpu_beside_one_that_holds_its_answer_
 @pytest.mark.parametrize(
     ("silent", "hold", "answers"),
     [
-        (GETATTR, None, ["0 0", "0 0"]),
+        # What it takes is no file of the driver's: EBADF.
+        (GETATTR, None, ["0 9", "0 9"]),
         # Its descriptors do not need the lock of its memory.
-        (WRITE, hold_memory, ["0 0", "0 0"]),
+        (WRITE, hold_memory, ["0 9", "0 9"]),
         # The first call finds it out, and then it is not asked: ETIMEDOUT or what was listed;
         # EBUSY.
         (WRITE, hold_exec, None),
@@ -438,3 +439,32 @@ def test_the_lever_waits_for_no_process_that_holds_its_descriptors_up(
         assert lines == answers
     else:
         assert all(not line.endswith(" 0") for line in lines), lines
+
+
+def test_the_lever_keeps_no_file_that_does_not_close(stage: Stage) -> None:
+    """A program has put one where a file of the driver's was: it is found out, and not waited for."""
+    program = BUILD / "tests/levers/descriptors_of"
+    if not program.exists():
+        pytest.skip("built without the NVIDIA lever")
+
+    def what(connection: Connection, file: int, go: Callable[[], None]) -> None:
+        os.dup2(file, 0)
+        go()
+
+    pid = start(stage, FLUSH, what)
+    with subprocess.Popen([program, str(pid)], stdout=subprocess.PIPE) as lever:
+        assert lever.stdout is not None
+        said = b""
+        # Its files end with it, though a thread stays that closes what was taken.
+        while select.select([lever.stdout], [], [], 60)[0]:
+            part = os.read(lever.stdout.fileno(), 4096)
+            if not part:
+                break
+            said += part
+        lines = said.decode().splitlines()
+        still = has_a_held_thread(lever.pid)
+        for child in stage.children:
+            child.kill()
+    assert len(lines) == 2 and not part, lines
+    assert all(not line.endswith(" 0") for line in lines), lines
+    assert still

@@ -10,8 +10,11 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "patience.h"
@@ -20,6 +23,7 @@
 #define OTHERS 8
 
 static sem_t let_go, taken_back;
+static int ours[2]; /* a pipe */
 
 struct words {
 	int in, out;
@@ -98,10 +102,54 @@ static void test_a_call_that_is_held_up_is_not_waited_for(void **state)
 	ask(3000);
 }
 
+/* An event with the number that was asked for, if the thread has nothing of ours. */
+static void open_event(void *memory)
+{
+	struct words *words = memory;
+
+	/* By number, as in patience.c. */
+	words->out = syscall(SYS_fcntl, ours[0], F_GETFD) < 0
+			     ? (int)syscall(SYS_eventfd2, words->in, EFD_CLOEXEC)
+			     : -EEXIST;
+}
+
+static int *event_of(void *memory)
+{
+	return &((struct words *)memory)->out;
+}
+
+static const struct patience_call opens = { .make = open_event, .gives = event_of };
+
+static void get(uid_t user)
+{
+	struct words words = { .in = (int)user };
+	uint64_t value = 0;
+	int error;
+
+	do
+		error = rtx_lib_patience(user, &opens, &words, sizeof(words));
+	while (error == -EAGAIN);
+	assert_int_equal(error, 0);
+	assert_true(words.out >= 0);
+	assert_int_equal(fcntl(words.out, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(read(words.out, &value, sizeof(value)), sizeof(value));
+	assert_int_equal(value, user);
+	close(words.out);
+}
+
+/* It is the caller's, though the thread has none of the caller's. */
+static void test_a_descriptor_comes_back(void **state)
+{
+	for (uid_t user = 1; user < 100; user++)
+		get(user);
+}
+
 static void *ask_often(void *user)
 {
-	for (int i = 0; i < 300; i++)
+	for (int i = 0; i < 300; i++) {
 		ask(*(const uid_t *)user);
+		get(*(const uid_t *)user);
+	}
 	return NULL;
 }
 
@@ -152,12 +200,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_an_answer_comes_back),
+		cmocka_unit_test(test_a_descriptor_comes_back),
 		cmocka_unit_test(test_several_threads_ask),
 		cmocka_unit_test(test_a_process_that_has_ended_is_not_asked),
 		cmocka_unit_test(test_a_call_that_is_held_up_is_not_waited_for),
 		cmocka_unit_test(test_no_more_than_sixty_four_threads_are_held),
 	};
 
+	if (pipe2(ours, O_CLOEXEC))
+		return 1;
 	sem_init(&let_go, 0, 0);
 	sem_init(&taken_back, 0, 0);
 	return cmocka_run_group_tests(tests, NULL, NULL);
