@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include "../../bpf/discovery.h"
 #include "act.h"
 #include "adopt.h"
@@ -15,7 +14,6 @@
 #include "claims.h"
 #include "contexts.h"
 #include "couple.h"
-#include "rtxg_clock.h"
 #include "state.h"
 #include "vgpus.h"
 #include "warm_up.h"
@@ -26,7 +24,6 @@
 #define OWN_PAUSE_NS  1000000ull
 #define OWN_FORGET_NS 2000000000ull
 #define ASSIGNED_NS   250000000ull  /* the file of assignments may be so old */
-#define PUMP_PAUSE_NS 1000000ull    /* between two reads of records that do not end */
 #define UNREAD_NS     100000000ull  /* all that waited is read by then */
 #define RESCAN_NS     1000000000ull /* the first pause between two looks; it doubles, */
 #define RESCAN_MAX    60000000000ull
@@ -554,26 +551,6 @@ void nv_contexts_begin(struct lever_nvidia *l)
 {
 	l->registry.contested = contested;
 	l->registry.contested_ctx = l;
-}
-
-/*
- * A program may cause records without end. While more wait than are read in one go, the host has
- * most of the time for all else, and for others than the lever.
- */
-void nv_contexts_pump(struct lever_nvidia *l)
-{
-	struct epoll_event e = { .data.u32 = NV_SOURCE_DISCOVERY };
-	bool silent = l->pump_again != UINT64_MAX;
-
-	if (!l->discovery)
-		return;
-	l->pump_again = UINT64_MAX;
-	if (discovery_read(l->discovery, rtxg_now_ns() + NV_PIECE_NS, nv_contexts_feed, l))
-		l->pump_again = nv_now(l) + PUMP_PAUSE_NS;
-	if (silent == (l->pump_again != UINT64_MAX))
-		return;
-	e.events = silent ? EPOLLIN : 0;
-	epoll_ctl(l->epoll, EPOLL_CTL_MOD, discovery_fd(l->discovery), &e);
 }
 
 static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)

@@ -13,11 +13,6 @@ struct discover_record;
 void nv_contexts_begin(struct lever_nvidia *l);
 /* One record of the discovery program; `lever` is the struct lever_nvidia. */
 void nv_contexts_feed(void *lever, const struct discover_record *r);
-/*
- * Takes in the records that wait at the discovery program, for 0.3 ms. Where there are more, the
- * descriptor keeps silent until l->pump_again.
- */
-void nv_contexts_pump(struct lever_nvidia *l);
 /* Looks again for the channels of one process of which records are missing, if it is time. */
 void nv_contexts_rescan(struct lever_nvidia *l);
 /*

@@ -11,6 +11,7 @@
 #include "contexts.h"
 #include "demand.h"
 #include "fecs.h"
+#include "pump.h"
 #include "state.h"
 #include "switchlog.h"
 #include "warm_up.h"
@@ -92,7 +93,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 		told = told || ev[i].data.u32 != NV_SOURCE_TIMER;
 		switch (ev[i].data.u32) {
 		case NV_SOURCE_DISCOVERY:
-			nv_contexts_pump(l);
+			nv_pump(l);
 			break;
 		case NV_SOURCE_TIMER:
 			if (l->armed)
@@ -108,7 +109,7 @@ int lever_nvidia_dispatch(struct lever_nvidia *l)
 		}
 	}
 	if (nv_now(l) >= l->pump_again) {
-		nv_contexts_pump(l);
+		nv_pump(l);
 		told = true;
 	}
 	if (told) /* that may have taken the driver long */

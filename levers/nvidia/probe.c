@@ -25,6 +25,7 @@
 #include "nvprobe.h"
 #include "policy.h"
 #include "probe.h"
+#include "pump.h"
 #include "sight.h"
 #include "state.h"
 
@@ -105,7 +106,7 @@ static int wait_ready(struct lever_nvidia *l, struct helper *h)
 	while (!__atomic_load_n(&h->page->ready, __ATOMIC_ACQUIRE)) {
 		int status;
 
-		nv_contexts_pump(l);
+		nv_pump(l);
 		if (waitpid(h->pid, &status, WNOHANG) == h->pid) {
 			h->pid = -1;
 			return -ENOENT;
@@ -114,7 +115,7 @@ static int wait_ready(struct lever_nvidia *l, struct helper *h)
 			return -ETIMEDOUT;
 		usleep(2000);
 	}
-	nv_contexts_pump(l);
+	nv_pump(l);
 	return 0;
 }
 
@@ -446,7 +447,7 @@ out:
 	for (i = 0; i < 2; i++)
 		helper_stop(&h[i]);
 	usleep(20000);
-	nv_contexts_pump(l);
+	nv_pump(l);
 	nv_restart_policy(l);
 }
 

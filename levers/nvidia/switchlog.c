@@ -5,6 +5,7 @@
 #include "carry_out.h"
 #include "contexts.h"
 #include "fecs.h"
+#include "pump.h"
 #include "state.h"
 #include "switchlog.h"
 
@@ -47,7 +48,7 @@ void nv_switchlog_read(struct lever_nvidia *l, struct nv_gpu *g)
 			struct rtxg_slice_event e = { .at_ns = at };
 
 			if (!c && ev[i].start && l->enabled && ev[i].pid != l->self) {
-				nv_contexts_pump(l); /* it may be waiting there */
+				nv_pump(l); /* it may be waiting there */
 				c = nv_context_by_record(l, g, ev[i].context, ev[i].pid);
 				if (!c) {
 					nv_adopt_unknown(l, g, ev[i].pid);
