@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from users import ATTACKER, BUILD, VICTIM, Connection, Stage, wait_for
+from users import ATTACKER, BUILD, VICTIM, Connection, Stage, has_ended, wait_for
 
 #: a user that no account of a machine is
 LISTER = 61099
@@ -276,14 +276,6 @@ def test_a_program_that_ends_while_its_request_is_kept_leaves_nothing(stage: Sta
     stage.run(ATTACKER, main).result()
     wait_for("no descriptor more", lambda: len(list(descriptors.iterdir())) <= before)
     assert stage.as_victim(lambda c: c.open())["ok"]
-
-
-def has_ended(pid: int) -> bool:
-    """Its new parent may not have waited for it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def test_a_signal_to_all_of_its_name_ends_the_daemon_alone(stage: Stage) -> None:

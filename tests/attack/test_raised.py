@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from users import Connection, Stage, wait_for
+from users import Connection, Stage, has_ended, wait_for
 
 OWN, PASSED = 10, 60
 
@@ -178,7 +178,7 @@ def test_the_first_thread_keeps_what_is_its_own_when_a_raised_one_ends(
         if number:
             stage.daemon.kill(number)
             stage.daemon.process = None
-            wait_for("the guard has ended", lambda: not any(Path(f"/proc/{g}").exists() for g in guards))
+            wait_for("the guard has ended", lambda: all(has_ended(g) for g in guards))
         else:
             # The next change in the pool, which is known before any other request is answered.
             stage.daemon.connections.pop().close()

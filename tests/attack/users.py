@@ -42,6 +42,14 @@ def become(uid: int) -> None:
     os.setuid(uid)
 
 
+def has_ended(pid: int) -> bool:
+    """Its new parent may not have waited for it: in a PID namespace of the tests', they are that."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 class Child:
     """A function that runs as another user in a process of its own, and what it returned."""
 
