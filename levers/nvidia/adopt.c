@@ -378,8 +378,10 @@ int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry
 	if (s.channels) {
 		struct nv_process *p = nv_registry_process(registry, pid);
 
-		if (p)
+		if (p) {
 			p->adopted = true;
+			p->adopted_ns = began + s.stats->ns;
+		}
 	}
 	return s.channels;
 }

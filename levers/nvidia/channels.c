@@ -324,6 +324,18 @@ struct nv_group *nv_registry_lend(struct nv_process *p, uint32_t client, uint32_
 	return g;
 }
 
+/*
+ * A group, or a lone channel, of which the record was read only after it was found: what is stopped
+ * of it may not be forgotten. NULL: it is new.
+ */
+static struct nv_group *found_before(struct nv_process *p, const struct discover_record *r)
+{
+	struct nv_group *g =
+		r->ns && r->ns <= p->adopted_ns ? group_find(p, r->client, r->object) : NULL;
+
+	return g && !g->host ? g : NULL;
+}
+
 static int alloc(struct nv_registry *registry, const struct discover_record *r,
 		 struct nv_what *what)
 {
@@ -370,6 +382,11 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 		return -ENOSPC;
 	}
 	if (r->class_id == DISCOVER_CLASS_GROUP) {
+		g = found_before(p, r);
+		if (g) {
+			g->engine = r->engine; /* the driver does not tell that of a group */
+			return 0;
+		}
 		g = group_add(p, r->client, r->object);
 		if (!g)
 			return -ENOMEM;
@@ -380,6 +397,8 @@ static int alloc(struct nv_registry *registry, const struct discover_record *r,
 	if (!is_channel(r->class_id))
 		return 0;
 	g = group_find(p, r->client, r->parent);
+	if (!g)
+		g = found_before(p, r);
 	if (!g) { /* a channel straight under the device */
 		g = group_add(p, r->client, r->object);
 		if (!g)

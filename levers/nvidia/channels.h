@@ -77,7 +77,9 @@ struct nv_process {
 	char comm[16];
 	bool mps_server; /* its one group serves all its clients */
 	bool adopted;	 /* found, not seen from the start */
-	bool placed;	 /* tag is where the host says that it belongs: no request put it there */
+	/* CLOCK_MONOTONIC, when it was last looked for: what it had by then is known */
+	uint64_t adopted_ns;
+	bool placed; /* tag is where the host says that it belongs: no request put it there */
 	struct nv_client *clients;
 	unsigned int client_count, client_room;
 	struct nv_group *groups;

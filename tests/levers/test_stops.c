@@ -8,10 +8,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <errno.h>
 #include <string.h>
 #include <cmocka.h>
 #include "act.h"
 #include "carry_out.h"
+#include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "rig.h"
 #include "state.h"
@@ -63,6 +65,62 @@ static void what_was_stopped_twice_is_let_go_by_one_resume(void **state)
 	stop_or_go(l, contexts, 3, true);
 	assert_int_equal(fake->channel[0].stopped, 2);
 	stop_or_go(l, contexts, 5, false);
+	down(l);
+}
+
+/* What it has is known by then, and the records of its making come later. */
+static void records_that_come_after_an_adoption_forget_no_stop(void **state)
+{
+	struct lever_nvidia *l = lever_up();
+	struct nv_context *c;
+	struct discover_record r;
+
+	(void)state;
+	fake->watched = &l->journal;
+	fake->now += 1000 * MS;
+	fake_object_add(102, FIRST, 0, FIRST, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process(102, FIRST, 0, 0x5c000000, 200);
+	nv_adopt_unknown(l, &l->gpu[0], 102);
+	c = nv_context_of(&l->gpu[0], nv_registry_process(&l->registry, 102));
+	assert_non_null(c);
+	stop_or_go(l, &c, 1, true);
+	assert_int_equal(fake_stopped(), 8);
+	record(&r, 102, FIRST, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1, 0);
+	r.ns = fake->now - 500 * MS;
+	nv_contexts_feed(l, &r);
+	for (uint32_t i = 0; i < 8; i++) {
+		record(&r, 102, FIRST, 0x5c000015, 0x5c00001c + 4 * i, 0xc86f, 1, 200 + i);
+		r.ns = fake->now - 500 * MS;
+		nv_contexts_feed(l, &r);
+	}
+	assert_int_equal(nv_registry_process(&l->registry, 102)->groups[0].count, 8);
+	stop_or_go(l, &c, 1, false);
+	down(l);
+}
+
+/* It is looked for again while it is stopped, and its descriptors cannot be had. */
+static void an_adoption_that_fails_forgets_no_stop(void **state)
+{
+	struct lever_nvidia *l = lever_up();
+	struct nv_context *c;
+
+	(void)state;
+	fake->watched = &l->journal;
+	fake_object_add(102, FIRST, 0, FIRST, NV_CLASS_ROOT_CLIENT, 0, 0);
+	older_process(102, FIRST, 0, 0x5c000000, 200);
+	nv_adopt_unknown(l, &l->gpu[0], 102);
+	c = nv_context_of(&l->gpu[0], nv_registry_process(&l->registry, 102));
+	assert_non_null(c);
+	stop_or_go(l, &c, 1, true);
+	for (int fails = 0; fails < 2; fails++) {
+		fake->getfd_error = fails ? EBADF : 0;
+		fake->now += 100000 * MS;
+		nv_adopt_unknown(l, &l->gpu[0], 102);
+		assert_true(c->stopped);
+		assert_int_equal(fake_stopped(), 8);
+	}
+	fake->getfd_error = 0;
+	stop_or_go(l, &c, 1, false);
 	down(l);
 }
 
@@ -164,6 +222,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_was_stopped_twice_is_let_go_by_one_resume, before),
+		cmocka_unit_test_setup(records_that_come_after_an_adoption_forget_no_stop, before),
+		cmocka_unit_test_setup(an_adoption_that_fails_forgets_no_stop, before),
 		cmocka_unit_test_setup(what_a_call_that_failed_has_stopped_is_let_go, before),
 		cmocka_unit_test_setup(what_is_stopped_again_after_a_hang_is_let_go, before),
 		cmocka_unit_test_setup(slow_calls_are_no_hang, before),
