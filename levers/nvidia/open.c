@@ -20,6 +20,7 @@
 #include "others.h"
 #include "policy.h"
 #include "probe.h"
+#include "pump.h"
 #include "releases_write.h"
 #include "state.h"
 #include "vgpus.h"
@@ -213,6 +214,8 @@ static void take_over(struct lever_nvidia *l)
 {
 	if (l->options.assigned)
 		nv_read_assigned(l);
+	/* What they have made since discovery began is known then, and not looked for. */
+	nv_pump_all(l);
 	if (!l->options.no_adoption)
 		nv_adopt_old(l);
 }

@@ -115,7 +115,8 @@ static int wait_ready(struct lever_nvidia *l, struct helper *h)
 			return -ETIMEDOUT;
 		usleep(2000);
 	}
-	nv_pump(l);
+	/* What it has made may wait behind the records of others. */
+	nv_pump_all(l);
 	return 0;
 }
 
@@ -447,7 +448,7 @@ out:
 	for (i = 0; i < 2; i++)
 		helper_stop(&h[i]);
 	usleep(20000);
-	nv_pump(l);
+	nv_pump_all(l);
 	nv_restart_policy(l);
 }
 

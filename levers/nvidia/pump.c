@@ -13,6 +13,7 @@
 #include "rtxg_clock.h"
 #include "state.h"
 
+#define ALL_NS	      2000000000ull
 #define PUMP_PAUSE_NS 1000000ull /* between two reads of records that do not end */
 
 /*
@@ -33,4 +34,13 @@ void nv_pump(struct lever_nvidia *l)
 		return;
 	e.events = silent ? EPOLLIN : 0;
 	epoll_ctl(l->epoll, EPOLL_CTL_MOD, discovery_fd(l->discovery), &e);
+}
+
+void nv_pump_all(struct lever_nvidia *l)
+{
+	uint64_t end = rtxg_now_ns() + ALL_NS;
+
+	do
+		nv_pump(l);
+	while (l->pump_again != UINT64_MAX && rtxg_now_ns() < end);
 }

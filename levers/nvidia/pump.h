@@ -12,5 +12,7 @@ struct lever_nvidia;
  * descriptor keeps silent until l->pump_again.
  */
 void nv_pump(struct lever_nvidia *l);
+/* The same of all that wait, for a second or two where that does not end. */
+void nv_pump_all(struct lever_nvidia *l);
 
 #endif
