@@ -148,6 +148,10 @@ void nv_guardian_died(struct lever_nvidia *l)
 	began = nv_now(l);
 	nv_guard(l);
 	if (!l->guarded && !l->options.allow_unguarded) {
+		/* The policy starts anew, and takes all to run: the watch lets go of the rest. */
+		for (uint32_t i = 0; i < l->gpus; i++)
+			for (uint32_t k = 0; k < l->gpu[i].high; k++)
+				l->gpu[i].context[k].stopped = false;
 		guard_later(l, began);
 		may_stop(l, false);
 		return;
