@@ -27,6 +27,7 @@ bool nv_claim_client(struct lever_nvidia *l, const struct nv_process *owner,
 {
 	struct nv_client *c = nv_process_client(owner, r->client);
 	uint64_t began = nv_now(l);
+	int has;
 
 	if (c->confirmed || began < l->claim_again)
 		return false;
@@ -34,8 +35,14 @@ bool nv_claim_client(struct lever_nvidia *l, const struct nv_process *owner,
 		pause_after(l, began);
 		return false;
 	}
-	/* Both have it where a child has its parent's descriptor. Who does not answer has not. */
-	c->confirmed = nv_client_is_of(&l->rm, owner->pid, c->fd, r->client) == 1;
+	/* Both have it where a child has its parent's descriptor. */
+	has = nv_client_is_of(&l->rm, owner->pid, c->fd, r->client);
+	c->confirmed = has == 1;
+	/* Who does not answer has not. Where it could not be asked, for want of ours, it has. */
+	if (has == -EAGAIN || has == -ENOMEM || has == -EMFILE || has == -ENFILE) {
+		pause_after(l, began);
+		return false;
+	}
 	return !c->confirmed;
 }
 

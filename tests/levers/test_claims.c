@@ -178,7 +178,15 @@ static void nothing_changes_while_it_cannot_be_told(void **state)
 	cuda_process(into_lever, l, 100, FIRST, 100, 1);
 	assert_null(context_of(l, 100));
 	assert_non_null(context_of(l, LIAR));
+	/* of the owner alone */
+	fake->getfd_pid = LIAR;
+	fake->now += 10000 * MS;
+	say(l, DISCOVER_EXIT, 100, 0, 0);
+	cuda_process(into_lever, l, 100, FIRST, 100, 1);
+	assert_null(context_of(l, 100));
+	assert_non_null(context_of(l, LIAR));
 	fake->getfd_error = 0;
+	fake->now += 10000 * MS;
 	say(l, DISCOVER_EXIT, 100, 0, 0);
 	cuda_process(into_lever, l, 100, FIRST, 100, 1);
 	assert_non_null(context_of(l, 100));
