@@ -111,13 +111,14 @@ struct call {
 };
 
 /*
- * The call that a thread is in; cmd 0: none of these. It goes with the thread: in a table of so
- * many places, threads that stay in a call, of any file, would take those of others.
+ * The calls that threads are in. Those that have been there for the longest time make room: threads
+ * that stay in a call, of any file, would take the places of others. A place in each thread would
+ * have to be allocated here, which PREEMPT_RT does not allow before Linux 6.4.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
 	__type(value, struct call);
 } calls SEC(".maps");
 
@@ -445,7 +446,8 @@ SEC("raw_tp/sys_enter")
 int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0];
-	struct call call = {}, *kept;
+	struct call call = {};
+	u64 id;
 
 	if (ctx->args[1] != NR_IOCTL)
 		return 0;
@@ -465,11 +467,8 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 #endif
 	if (call.cmd == RM_CONTROL && !interesting_control(call.arg))
 		return 0;
-	kept = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0,
-				    BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (kept)
-		*kept = call;
-	else
+	id = bpf_get_current_pid_tgid();
+	if (bpf_map_update_elem(&calls, &id, &call, BPF_ANY))
 		note_missed(DISCOVER_ALLOC);
 	return 0;
 }
@@ -478,8 +477,8 @@ SEC("raw_tp/sys_exit")
 int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct pt_regs *regs = (void *)ctx->args[0];
-	struct call call, *kept;
-	u64 arg;
+	struct call call, *saved;
+	u64 id, arg;
 	u32 cmd;
 
 #if defined(__TARGET_ARCH_arm64)
@@ -489,11 +488,12 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (BPF_CORE_READ(regs, orig_ax) != NR_IOCTL)
 		return 0;
 #endif
-	kept = bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, 0);
-	if (!kept || !kept->cmd)
+	id = bpf_get_current_pid_tgid();
+	saved = bpf_map_lookup_elem(&calls, &id);
+	if (!saved)
 		return 0;
-	call = *kept;
-	kept->cmd = 0;
+	call = *saved;
+	bpf_map_delete_elem(&calls, &id);
 	if ((long)ctx->args[1] < 0)
 		return 0;
 	cmd = call.cmd;
