@@ -394,8 +394,9 @@ static int set_environment(const struct run *run)
 
 /*
  * CUDA programs carry nothing of ours, so they cannot say where they belong: said here, for this
- * process and its children. Where no lever wants to know it, that is no error. What the user has no
- * right to is one: the program would run elsewhere than was asked for.
+ * process and its children. Where no lever wants to know it, that is no error; nor where rtxgd has
+ * other numbers for processes than this one, which is in a container. A period that the user may
+ * not set is one: the program would run otherwise than was asked for.
  */
 static int enrol(const struct run *run)
 {
@@ -410,7 +411,7 @@ static int enrol(const struct run *run)
 		json_object_set_new(request, "period_ns",
 				    json_integer((json_int_t)run->task.period_ns));
 	json_decref(control_try(request, &error, &text));
-	if (error != -EPERM)
+	if (error != -EUSERS)
 		return 0;
 	message_error("%s", text);
 	return error;

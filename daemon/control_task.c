@@ -92,16 +92,19 @@ static int set_stranger(struct connection *c, const struct request *r, char *why
 	sets = access_vgpu_all(vgpu, c);
 	error = backend_assign(c->daemon, (pid_t)r->pid, vgpu,
 			       given(r, M_PERIOD) ? (uint64_t)r->period_ns : 0, sets);
-	if (error == -EPERM && !sets)
+	if (error == -EPERM && !sets) {
+		/* None of the refusals of a process that may be another's. */
+		error = -EUSERS;
 		snprintf(why, size,
 			 "a period of %.6g ms would change that of vGPU %s for all who may use it, "
 			 "which user %u may not: leave the period out, or ask an administrator to "
 			 "set it (rtxg set -p PID -v %s --period), or to make it a vGPU of yours "
 			 "alone (Users=)",
 			 (double)r->period_ns / 1e6, vgpu->name, c->uid, vgpu->name);
-	else if (error && error != -EOPNOTSUPP)
+	} else if (error && error != -EOPNOTSUPP) {
 		snprintf(why, size, "process %lld: the NVIDIA lever says: %s", (long long)r->pid,
 			 strerror(-error));
+	}
 	return error == -EOPNOTSUPP ? -ESRCH : error;
 }
 
