@@ -234,6 +234,33 @@ static void on_foreign(void *owner, const struct foreign_packet *packet, int fd)
 	user_queue(c->daemon, c);
 }
 
+#define READ_AGAIN_US 10000
+
+static int read_again(sd_event_source *s, uint64_t usec, void *data)
+{
+	struct daemon *d = data;
+
+	for (struct connection *c = d->connections; c; c = c->next)
+		if (c->no_room) {
+			c->no_room = false;
+			user_queue(d, c);
+		}
+	return 0;
+}
+
+/* The packet lies where it was. One time serves all that wait by then. */
+static void read_later(struct connection *c)
+{
+	struct daemon *d = c->daemon;
+	bool waits = false;
+
+	for (struct connection *one = d->connections; one && !waits; one = one->next)
+		waits = one->no_room;
+	c->no_room = waits || sd_event_add_time_relative(d->event, NULL, CLOCK_MONOTONIC,
+							 READ_AGAIN_US, 0, read_again, d) >= 0;
+	c->closing = !c->no_room;
+}
+
 /*
  * Looks at the next packet without taking it, and without its descriptors: then the kernel says
  * whether it has some, and none is opened here. Such a packet is read in another thread, for all
@@ -260,7 +287,8 @@ static void read_packet(struct connection *c)
 		return;
 	if (packet.size >= 0 && packet.flags & MSG_CTRUNC) {
 		c->reading = discard_read(c->user->uid, c->fd, c);
-		c->closing = !c->reading;
+		if (!c->reading)
+			read_later(c);
 		return;
 	}
 	take_packet(c, text, &packet);
@@ -375,7 +403,7 @@ bool client_serve(struct daemon *d)
 	}
 	if (!c->closing && c->unread)
 		await_reading(c);
-	else if (!c->closing && !c->kept && !c->reading)
+	else if (!c->closing && !c->kept && !c->reading && !c->no_room)
 		wait_for(c, EPOLLIN);
 	end = rtxg_now_ns();
 	user_charge(d, user, end, end - begin);

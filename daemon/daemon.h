@@ -245,6 +245,7 @@ struct connection {
 	void *pieces;
 	void (*drop_pieces)(void *pieces);
 	struct reading *reading; /* a packet of it is read elsewhere: see discard.c */
+	bool no_room;		 /* for that: it is tried again */
 };
 
 struct match {

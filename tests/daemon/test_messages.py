@@ -208,3 +208,19 @@ def test_mutated(running: Daemon, seed: int) -> None:
             connection = running.connect()
     assert [t["engines"][0]["state"] for t in running.tasks() if t["task"] == 0] == ["running"]
     holder.complete()
+
+
+def test_packets_with_descriptors_that_find_no_room_are_answered_later(daemon: Daemon) -> None:
+    """Another thread reads them, and few orders have room on the way to it."""
+    daemon.environment |= {"LD_PRELOAD": str(BUILD / "tests/daemon/libsmall_buffers.so")}
+    daemon.start()
+    connections = [daemon.connect() for _ in range(200)]
+    memory = os.memfd_create("page", os.MFD_ALLOW_SEALING)
+    try:
+        for connection in connections:
+            connection.send(b'{"op": "limits"}', (memory,))
+        for connection in connections:
+            assert connection.receive()[0], "the connection ended"
+    finally:
+        os.close(memory)
+    daemon.healthy()
