@@ -166,7 +166,8 @@ static bool give(struct heap_of *heap, uid_t user, enum foreign_order order, int
 	int error = heap ? foreign_order(heap->channel, order, fd, number) : -EAGAIN;
 	bool sent = !error;
 
-	if (error == -ETOOMANYREFS)
+	/* By its number, which stays the connection's until the thread says that it has it. */
+	if (error == -ETOOMANYREFS && order != FOREIGN_READ)
 		error = foreign_order_of(heap->channel, order, fd, number);
 	if (error)
 		return false;
@@ -250,7 +251,9 @@ struct reading *discard_read(uid_t user, int fd, void *owner)
 
 	if (!reading)
 		return NULL;
-	*reading = (struct reading){ .owner = owner, .user = user, .number = ++number };
+	*reading = (struct reading){ .owner = owner,
+				     .user = user,
+				     .number = ++number ? number : ++number };
 	pthread_mutex_lock(&discard_lock);
 	heap = heap_for(user);
 	if (give(heap, user, FOREIGN_READ, fd, number)) {
@@ -270,18 +273,10 @@ void discard_forget(struct reading *ticket)
 		ticket->owner = NULL;
 }
 
-static void end_thread(struct daemon *d, struct heap_of *heap)
-{
-	watch_off(d, &heap->watch);
-	close(heap->channel);
-	pthread_mutex_lock(&discard_lock);
-	heap->used = false;
-	pthread_mutex_unlock(&discard_lock);
-}
+static const struct foreign_packet lost_packet = { .news = FOREIGN_PACKET, .size = -EIO };
 
 static void on_packet(struct heap_of *heap, const struct foreign_packet *packet, int fd)
 {
-	static const struct foreign_packet lost = { .news = FOREIGN_PACKET, .size = -EIO };
 	struct reading *reading;
 
 	/* One that the thread had no memory to tell of is lost. */
@@ -292,13 +287,25 @@ static void on_packet(struct heap_of *heap, const struct foreign_packet *packet,
 		if (!heap->first)
 			heap->last = &heap->first;
 		if (reading->owner)
-			discard_read_done(reading->owner, this ? packet : &lost, this ? fd : -1);
+			discard_read_done(reading->owner, this ? packet : &lost_packet,
+					  this ? fd : -1);
 		else if (this && fd >= 0)
 			discard(reading->user, fd, false);
 		free(reading);
 		if (this)
 			return;
 	}
+}
+
+static void end_thread(struct daemon *d, struct heap_of *heap)
+{
+	watch_off(d, &heap->watch);
+	close(heap->channel);
+	/* What it had no memory to tell of: no packet has the number 0. */
+	on_packet(heap, &lost_packet, -1);
+	pthread_mutex_lock(&discard_lock);
+	heap->used = false;
+	pthread_mutex_unlock(&discard_lock);
 }
 
 static void on_said(struct daemon *d, struct watch *watch, uint32_t events)
