@@ -336,8 +336,8 @@ struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin orig
 		user->gpus++;
 	}
 	/*
-	 * What is reserved everywhere is reserved here from the start; where that is refused,
-	 * opening a task says so.
+	 * What is reserved everywhere is reserved here from the start, and counts for no user who
+	 * names the GPU first; where that is refused, opening a task says so.
 	 */
 	for (uint32_t i = 0; i < VGPUS_MAX; i++) {
 		struct vgpu *vgpu = &d->vgpus[i];
@@ -346,7 +346,7 @@ struct gpu *objects_gpu_get(struct daemon *d, const char *name, enum origin orig
 
 		if (vgpu->used && vgpu->params.min_ppm &&
 		    (!vgpu->gpu[0] || !strcmp(vgpu->gpu, name)))
-			objects_account_get(d, vgpu, gpu, user, ignored, sizeof(ignored), &ret,
+			objects_account_get(d, vgpu, gpu, NULL, ignored, sizeof(ignored), &ret,
 					    NULL);
 	}
 	return gpu;
