@@ -347,10 +347,11 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
 	const struct rtx_gpu_notify *how = &record->how;
-	uint64_t of = how->timeline ? rtx_lib_timeline_opened(how->timeline) : 0;
+	uint64_t of;
 
 	if (!h->transport->fence || !how->word || !load_relaxed(&h->managed))
 		return;
+	of = how->timeline ? rtx_lib_timeline_opened(how->timeline) : 0;
 	/* One that was opened after another was closed may have its word where that one's was. */
 	if (lane->fence != how->word || lane->fence_of != of ||
 	    lane->fence_host != load_relaxed(&h->host_generation)) {
