@@ -99,35 +99,50 @@ static bool hides(const char *options, gid_t *group)
 	return hide && strncmp(hide, "hidepid=0", 9) != 0 && strncmp(hide, "hidepid=off", 11) != 0;
 }
 
-bool process_others_hidden(gid_t *group)
-{
-	static uint64_t looked;
-	static gid_t sees_all;
-	static bool hidden;
-	char line[1024], at[256];
-	FILE *mounts;
+struct hidden {
+	bool others;
+	gid_t sees_all;
+};
 
-	if (looked && rtxg_now_ns() < looked + HIDDEN_NS) {
-		*group = sees_all;
-		return hidden;
-	}
-	looked = rtxg_now_ns();
-	hidden = false;
-	sees_all = (gid_t)-1;
-	mounts = fopen("/proc/self/mountinfo", "re");
+static void read_mounts(void *memory)
+{
+	struct hidden *hidden = memory;
+	char line[1024], at[256];
+	FILE *mounts = fopen("/proc/self/mountinfo", "re");
+
+	*hidden = (struct hidden){ .sees_all = (gid_t)-1 };
 	/* The last one at a place is the one that is seen. */
 	while (mounts && fgets(line, sizeof(line), mounts)) {
 		const char *type = strstr(line, " - proc ");
 
 		if (!type || sscanf(line, "%*s %*s %*s %*s %255s", at) != 1 || strcmp(at, "/proc"))
 			continue;
-		sees_all = (gid_t)-1;
-		hidden = hides(type, &sees_all);
+		hidden->sees_all = (gid_t)-1;
+		hidden->others = hides(type, &hidden->sees_all);
 	}
 	if (mounts)
 		fclose(mounts);
-	*group = sees_all;
-	return hidden;
+}
+
+/*
+ * The list of mounts is read under a lock of the whole machine, which any user keeps busy who makes
+ * copies of a namespace with very many mounts. So it is asked for with patience, and what was known
+ * stays where that comes late.
+ */
+bool process_others_hidden(gid_t *group)
+{
+	static const struct patience_call call = { .make = read_mounts };
+	static struct hidden known = { .others = true, .sees_all = (gid_t)-1 };
+	static uint64_t looked;
+	struct hidden now = { 0 };
+
+	if (!looked || rtxg_now_ns() >= looked + HIDDEN_NS) {
+		if (!rtx_lib_patience((uid_t)-1, &call, &now, sizeof(now)))
+			known = now;
+		looked = rtxg_now_ns();
+	}
+	*group = known.sees_all;
+	return known.others;
 }
 
 static void read_began(void *memory)

@@ -13,6 +13,7 @@
 #include "timeline.h"
 
 #define EVENTS 65536u /* at 2 ms a turn a minute and more of one GPU */
+#define KNOWN  1024u
 
 struct event {
 	/*
@@ -70,8 +71,24 @@ void timeline_context(uint32_t gpu, uint32_t pid, const char *comm, uint32_t vgp
 	snprintf(e->comm, sizeof(e->comm), "%s", comm);
 }
 
+struct seen {
+	uint32_t pid;
+	bool seen;
+};
+
+/* Thousands of events are of few processes. */
+static bool sees(const struct connection *viewer, uint32_t pid, struct seen known[KNOWN])
+{
+	struct seen *at = &known[pid % KNOWN];
+
+	if (at->pid != pid)
+		*at = (struct seen){ .pid = pid, .seen = access_sees_process(viewer, (pid_t)pid) };
+	return at->seen;
+}
+
 json_t *timeline_report(uint64_t since, const struct connection *viewer)
 {
+	struct seen known[KNOWN] = { { 0 } };
 	uint64_t first = events_count > EVENTS ? events_count - EVENTS : 0;
 	/* As one of no user that there is: is anything hidden? */
 	bool all = access_sees(viewer, (uid_t)-1);
@@ -86,7 +103,7 @@ json_t *timeline_report(uint64_t since, const struct connection *viewer)
 				   : !e->what		   ? "stop"
 				   : e->what == UINT64_MAX ? "resume"
 							   : "slice";
-		bool seen = all || access_sees_process(viewer, (pid_t)e->pid);
+		bool seen = all || sees(viewer, e->pid, known);
 		json_t *o = json_object();
 
 		report_put_text(o, "kind", kind);
