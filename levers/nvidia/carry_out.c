@@ -259,6 +259,27 @@ void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 		refused(l, g, c, RTXG_SLICE_SUSPEND, err);
 }
 
+void nv_let_go_for_a_while(struct lever_nvidia *l, struct nv_process *p)
+{
+	for (uint32_t i = 0; p && i < l->gpus; i++) {
+		struct nv_batch b = { 0 };
+
+		if (!nv_batch_add(&b, p, l->gpu[i].rm.device_instance, NV_STOPPED) && b.count)
+			nv_resume(&l->gpu[i].rm, &l->journal, &b);
+		nv_batch_free(&b);
+	}
+}
+
+void nv_stop_as_before(struct lever_nvidia *l, const struct nv_process *p)
+{
+	for (uint32_t i = 0; p && i < l->gpus; i++) {
+		struct nv_context *c = nv_context_of(&l->gpu[i], p);
+
+		if (c && c->stopped)
+			nv_stop_again(l, &l->gpu[i], c);
+	}
+}
+
 void nv_let_strays_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
 {
 	if (!c->stopped && !g->lost)

@@ -19,6 +19,9 @@ void nv_stop_or_go(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *
 void nv_stop_rest(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /* Stops again what ought to be stopped, after something has let it go. */
 void nv_stop_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
+/* What is stopped of a process runs, on all GPUs, and then is as it was. NULL: there is none. */
+void nv_let_go_for_a_while(struct lever_nvidia *l, struct nv_process *p);
+void nv_stop_as_before(struct lever_nvidia *l, const struct nv_process *p);
 /* Sets the slice again that was decided, after something else has been set. */
 void nv_slice_again(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c);
 /* Channels that could not be let go when they ought to have been: tries again. */

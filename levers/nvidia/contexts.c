@@ -553,28 +553,6 @@ void nv_contexts_begin(struct lever_nvidia *l)
 	l->registry.contested_ctx = l;
 }
 
-/* Adoption makes its groups anew, and what was stopped of them would not be known any more. */
-static void let_go_for_a_while(struct lever_nvidia *l, struct nv_process *p)
-{
-	for (uint32_t i = 0; p && i < l->gpus; i++) {
-		struct nv_batch b = { 0 };
-
-		if (!nv_batch_add(&b, p, l->gpu[i].rm.device_instance, NV_STOPPED) && b.count)
-			nv_resume(&l->gpu[i].rm, &l->journal, &b);
-		nv_batch_free(&b);
-	}
-}
-
-static void stop_as_before(struct lever_nvidia *l, const struct nv_process *p)
-{
-	for (uint32_t i = 0; p && i < l->gpus; i++) {
-		struct nv_context *c = nv_context_of(&l->gpu[i], p);
-
-		if (c && c->stopped)
-			nv_stop_again(l, &l->gpu[i], c);
-	}
-}
-
 static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)
 {
 	struct nv_rm_gpu gpus[RM_GPUS_MAX];
@@ -584,10 +562,11 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 
 	for (i = 0; i < l->gpus; i++)
 		gpus[i] = l->gpu[i].rm;
-	let_go_for_a_while(l, nv_registry_process(&l->registry, pid));
+	/* It makes its groups anew, and what was stopped of them would not be known any more. */
+	nv_let_go_for_a_while(l, nv_registry_process(&l->registry, pid));
 	n = nv_adopt(gpus, (int)l->gpus, &l->registry, pid, st);
 	if (n < 0) {
-		stop_as_before(l, nv_registry_process(&l->registry, pid));
+		nv_stop_as_before(l, nv_registry_process(&l->registry, pid));
 		return n;
 	}
 	p = nv_registry_process(&l->registry, pid);
