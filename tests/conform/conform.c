@@ -323,7 +323,7 @@ static void sync_as_notified(enum rtx_sync how, bool with_fd)
 	assert_int_equal(pthread_create(&thread, NULL, write_later, &writer), 0);
 	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	/* Sync has waited: the word was written before it returned. */
-	assert_int_equal(writer.word, 7);
+	assert_int_equal(__atomic_load_n(&writer.word, __ATOMIC_ACQUIRE), 7);
 	pthread_join(thread, NULL);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
 	if (writer.fd >= 0)
