@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/nvidia-needs"
 
 #: what the headers name that is not the driver's
-OWN = {"RM_IOC", "NVRM_RELEASE_OLDEST", "NV_CHANNEL_MOVED", "NV_USERD_END"}
+OWN = {"RM_IOC", "NVRM_RELEASE_OLDEST", "NV_CHANNEL_MOVED", "NV_USERD_END", "DISCOVER_USERS", "DISCOVER_WAITING"}
 
 
 def load():
