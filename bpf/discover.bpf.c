@@ -137,8 +137,7 @@ struct {
 
 /*
  * A program may cause records as fast as it makes calls. So no user has more of the ring than is
- * left for others, whoever comes: how many records of each were put in, and how many user space has
- * taken out.
+ * left for others: how many records of each were put in, and how many user space has taken out.
  */
 unsigned long long made[DISCOVER_USERS], taken[DISCOVER_USERS];
 

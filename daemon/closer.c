@@ -280,7 +280,7 @@ static bool full(void)
 	return closing.count >= closing.most;
 }
 
-/* Whose turn it is to have a child more; NULL: of nobody, for now. */
+/* Whose turn it is to have a child more; NULL: of no user, for now. */
 static struct closer_account *next_account(void)
 {
 	static const uint32_t enough[CHILDREN_OF_A_USER] = { 1, 512, 4096, 16384 };

@@ -25,7 +25,7 @@ int objects_gpu_change(struct daemon *d, struct gpu *gpu, const struct rtxg_gpu_
 /* An account: a vGPU on a GPU. adopt and forget change our tables only, not the host's. */
 struct account *objects_account_adopt(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu);
 void objects_account_forget(struct daemon *d, struct account *account);
-/* Makes it if it is not there. user: whose task it is for, who has a quota; NULL: nobody has. */
+/* Makes it if it is not there. user: whose task it is for, with a quota; NULL: no quota holds. */
 struct account *objects_account_get(struct daemon *d, struct vgpu *vgpu, struct gpu *gpu,
 				    struct user *user, char *why, size_t size, int *error,
 				    struct rtxg_refusal *refusal);

@@ -364,8 +364,8 @@ void raised_stop(void)
 /* --- the guard -------------------------------------------------------------------------------- */
 
 /*
- * Where threads can have no files of their own (foreign.c), one that closes what a user lets nobody
- * close ends when that user likes: until then all files of a killed daemon stay open.
+ * Where threads can have no files of their own (foreign.c), one that closes what a user keeps open
+ * ends when that user likes: until then all files of a killed daemon stay open.
  */
 static bool first_thread_ended(const char *process)
 {

@@ -163,7 +163,7 @@ int task_device(struct connection *c, const char *gpu, char *why, size_t size)
 	return -ENODEV;
 }
 
-/* The user for whom quotas hold; NULL: for an administrator none does. */
+/* The user whose quotas hold; NULL: for an administrator none does. */
 static struct user *bound(const struct connection *c)
 {
 	return c->user->trusted || access_administer(c) ? NULL : c->user;

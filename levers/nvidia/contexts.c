@@ -562,7 +562,7 @@ static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st
 
 	for (i = 0; i < l->gpus; i++)
 		gpus[i] = l->gpu[i].rm;
-	/* It makes its groups anew, and what was stopped of them would not be known any more. */
+	/* It makes its groups again, and what was stopped of them would not be known any more. */
 	nv_let_go_for_a_while(l, nv_registry_process(&l->registry, pid));
 	n = nv_adopt(gpus, (int)l->gpus, &l->registry, pid, st);
 	if (n < 0) {

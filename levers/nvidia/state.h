@@ -126,7 +126,7 @@ struct lever_nvidia {
 	pid_t guardian;
 	int guardian_fd, guardian_error;
 	bool guarded, enabled;
-	uint64_t guard_again, guard_pause; /* when the guardian is started anew; 0: is not */
+	uint64_t guard_again, guard_pause; /* when a guardian is started again; 0: never */
 	uint32_t let_go, self;
 	int epoll, timerfd, kmsg;
 	uint64_t armed;		  /* what the timer stands at */

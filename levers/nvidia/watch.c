@@ -96,7 +96,7 @@ static void may_stop(struct lever_nvidia *l, bool may)
 	}
 	err = l->enabled ? nv_restart_policy(l) : 0;
 	if (err)
-		nv_log(l, LEVER_NVIDIA_ERROR, "the slice policy could not be started anew: %s",
+		nv_log(l, LEVER_NVIDIA_ERROR, "the slice policy could not be started again: %s",
 		       strerror(-err));
 	nv_probe_guardian(l);
 }
@@ -148,7 +148,7 @@ void nv_guardian_died(struct lever_nvidia *l)
 	began = nv_now(l);
 	nv_guard(l);
 	if (!l->guarded && !l->options.allow_unguarded) {
-		/* The policy starts anew, and takes all to run: the watch lets go of the rest. */
+		/* The policy begins again, and takes all to run: the watch lets go of the rest. */
 		for (uint32_t i = 0; i < l->gpus; i++)
 			for (uint32_t k = 0; k < l->gpu[i].high; k++)
 				l->gpu[i].context[k].stopped = false;
