@@ -9,25 +9,19 @@
 #include <string.h>
 #include "../../bpf/discovery.h"
 #include "act.h"
-#include "adopt.h"
 #include "carry_out.h"
 #include "claims.h"
 #include "contexts.h"
 #include "couple.h"
 #include "state.h"
+#include "unknown.h"
 #include "vgpus.h"
 #include "warm_up.h"
 
-#define ADOPT_AGAIN_NS	1000000000ull /* the first pause; it doubles */
-#define ADOPT_PAUSE_MAX 30000000000ull
 /* pauses between answers to a program's own controls: the first one, and when it is forgotten */
 #define OWN_PAUSE_NS  1000000ull
 #define OWN_FORGET_NS 2000000000ull
 #define ASSIGNED_NS   250000000ull  /* the file of assignments may be so old */
-#define UNREAD_NS     100000000ull  /* all that waited is read by then */
-#define RESCAN_NS     1000000000ull /* the first pause between two looks; it doubles, */
-#define RESCAN_MAX    60000000000ull
-#define RESCAN_PART   20u /* and no more than such a part of the time goes into all looks */
 
 /* The GPU of that instance; NULL: there is none. */
 static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t device)
@@ -87,29 +81,8 @@ static struct nv_context *free_slot(struct nv_gpu *g)
 	return NULL;
 }
 
-/* The entry of a process in the table of those that are there and not governed; NULL: none. */
-static struct nv_unknown *unknown_of(struct lever_nvidia *l, uint32_t pid, bool make)
-{
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid == pid)
-			return &l->unknown[i];
-	if (!make)
-		return NULL;
-	memset(&l->unknown[l->unknown_next % NV_UNKNOWN], 0, sizeof(l->unknown[0]));
-	l->unknown[l->unknown_next % NV_UNKNOWN].pid = pid;
-	return &l->unknown[l->unknown_next++ % NV_UNKNOWN];
-}
-
-static void known_now(struct lever_nvidia *l, uint32_t pid)
-{
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid == pid)
-			memset(&l->unknown[i], 0, sizeof(l->unknown[i]));
-}
-
-/* It has a context now that can be acted on, or (load) one that cannot. */
-static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
-			const char *load)
+void nv_context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
+		    const char *load)
 {
 	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD };
 	struct nv_context *c = nv_context_of(g, p);
@@ -127,7 +100,7 @@ static void context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_proc
 	if (!c) {
 		static const char full[] = "it is one process too many on this GPU for rtxg; it is "
 					   "governed when another one ends and this one restarts";
-		struct nv_unknown *u = unknown_of(l, p->pid, true);
+		struct nv_unknown *u = nv_unknown_of(l, p->pid, true);
 
 		u->remedy = full;
 		u->again = UINT64_MAX;
@@ -203,7 +176,7 @@ static bool channel_added(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pr
 	if (!c || c->load) {
 		bool fresh = !c;
 
-		context_add(l, g, p, NULL);
+		nv_context_add(l, g, p, NULL);
 		return fresh && nv_context_of(g, p);
 	}
 	nv_sight_changed(l, c);
@@ -363,7 +336,7 @@ static void share_groups(struct lever_nvidia *l, struct nv_process *host, struct
 				context_remove(l, g, guest, false);
 			nv_registry_lend(guest, one->client, one->handle, of);
 			if (c && nv_process_computes(guest, of->device))
-				context_add(l, g, guest, NULL);
+				nv_context_add(l, g, guest, NULL);
 			if (nv_process_computes(host, of->device))
 				channel_added(l, g, host);
 			break;
@@ -371,8 +344,7 @@ static void share_groups(struct lever_nvidia *l, struct nv_process *host, struct
 	}
 }
 
-/* An MPS server, or a client of one, was adopted: who works in whose context? */
-static void share_adopted(struct lever_nvidia *l, struct nv_process *p)
+void nv_share_adopted(struct lever_nvidia *l, struct nv_process *p)
 {
 	for (unsigned int i = 0; i < l->registry.count; i++) {
 		struct nv_process *other = l->registry.processes[i];
@@ -441,7 +413,7 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 	 * its pid is another one.
 	 */
 	if (r->kind == DISCOVER_EXIT || r->kind == DISCOVER_EXEC)
-		known_now(l, r->pid);
+		nv_known_now(l, r->pid);
 	if (p && (r->kind == DISCOVER_FREE || r->kind == DISCOVER_EXEC))
 		before_it_goes(l, p, r);
 	err = nv_registry_feed(&l->registry, r, &what);
@@ -553,221 +525,6 @@ void nv_contexts_begin(struct lever_nvidia *l)
 	l->registry.contested_ctx = l;
 }
 
-static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)
-{
-	struct nv_rm_gpu gpus[RM_GPUS_MAX];
-	struct nv_process *p;
-	uint32_t i;
-	int n;
-
-	for (i = 0; i < l->gpus; i++)
-		gpus[i] = l->gpu[i].rm;
-	/* It makes its groups again, and what was stopped of them would not be known any more. */
-	nv_let_go_for_a_while(l, nv_registry_process(&l->registry, pid));
-	n = nv_adopt(gpus, (int)l->gpus, &l->registry, pid, st);
-	if (n < 0) {
-		nv_stop_as_before(l, nv_registry_process(&l->registry, pid));
-		return n;
-	}
-	p = nv_registry_process(&l->registry, pid);
-	if (!p)
-		return n ? -ESRCH : 0;
-	for (i = 0; i < p->group_count; i++)
-		nv_claim_numbers(l, &p->groups[i], 0);
-	p->tag = nv_belongs(l, p);
-	share_adopted(l, p);
-	/* an MPS server, by what its clients have */
-	for (i = 0; i < l->gpus && !n; i++)
-		n = nv_process_computes(p, l->gpu[i].rm.device_instance) ? 1 : 0;
-	if (!n)
-		return 0;
-	if (l->discovery)
-		discovery_watch(l->discovery, pid, nv_inherits(p));
-	for (i = 0; i < l->gpus; i++) {
-		struct nv_gpu *g = &l->gpu[i];
-		struct nv_context *c = nv_context_of(g, p);
-		struct nv_batch b = { 0 };
-
-		if (!nv_process_computes(p, g->rm.device_instance))
-			continue;
-		/* A daemon that died together with its guardian may have left it stopped. */
-		if (!nv_batch_add(&b, p, g->rm.device_instance, NV_ALL) && b.count)
-			nv_resume(&g->rm, &l->journal, &b);
-		nv_batch_free(&b);
-		nv_set_slice(&g->rm, &l->journal, p, g->rm.device_instance, NV_DRIVER_SLICE_US);
-		if (c && !c->load) { /* it was known here, and looked for because of another GPU */
-			nv_sight_changed(l, c);
-			if (c->stopped)
-				nv_stop_again(l, g, c);
-			nv_slice_again(l, g, c);
-		}
-		context_add(l, g, p, NULL);
-	}
-	return n;
-}
-
-static bool is_own(const struct lever_nvidia *l, uint32_t pid)
-{
-	return !pid || pid == NV_FECS_KERNEL_PID || pid == l->self ||
-	       (l->guardian > 0 && pid == (uint32_t)l->guardian);
-}
-
-/* Why a process could not be adopted, and what to do. */
-static const char *why_not(int n)
-{
-	return n == -EPERM || n == -EACCES
-		       ? "it has a context that was made unseen, and its descriptors may not be "
-			 "looked at: restart it"
-	       : n < 0 ? "it has a context that was made unseen, and the driver refuses to say "
-			 "which; it is asked again, or restart it"
-		       : "it has a context that was made unseen and was not found: restart it";
-}
-
-/* It is looked for again after a pause, which grows while that is asked for all the time. */
-static void look_later(struct lever_nvidia *l, struct nv_unknown *u, bool found)
-{
-	uint64_t now = nv_now(l);
-
-	if (found && now > u->again + ADOPT_PAUSE_MAX)
-		u->pause = 0;
-	u->pause = u->pause ? u->pause * 2 : ADOPT_AGAIN_NS;
-	if (u->pause > ADOPT_PAUSE_MAX)
-		u->pause = ADOPT_PAUSE_MAX;
-	u->again = now + u->pause;
-	u->found = found;
-}
-
-/* Is it governed on that GPU, or a part of another one's context there? NULL: on any. */
-static bool is_governed(struct nv_gpu *g, const struct nv_process *p)
-{
-	const struct nv_context *c = g && p ? nv_context_of(g, p) : NULL;
-
-	return !g || (c && !c->load) || (p && nv_process_host(p, g->rm.device_instance));
-}
-
-/*
- * Looks for the channels of a process, because of that GPU if it is not NULL. 1: they are known
- * now; 0: it has ended, or has none; else a negative errno, and when it may be tried again stands
- * in the table.
- */
-static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
-{
-	struct nv_unknown *u = unknown_of(l, pid, true);
-	struct nv_adopt_stats st;
-	struct nv_process *p;
-	int n;
-
-	if (nv_now(l) < u->again)
-		return -EAGAIN;
-	n = adopt(l, pid, &st);
-	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(l->sys, pid))) {
-		known_now(l, pid); /* the log is read late: it has ended meanwhile */
-		return 0;
-	}
-	p = nv_registry_process(&l->registry, pid);
-	if (n > 0 && is_governed(g, p)) {
-		/* What it does then may be unknown again: looking takes a tenth of a second. */
-		if (g)
-			look_later(l, u, true);
-		else
-			known_now(l, pid);
-		nv_log(l, LEVER_NVIDIA_INFO, "adopted pid %u (%s): %d channels found in %llu ms",
-		       pid, p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
-		return 1;
-	}
-	if (!u->pause || u->found)
-		nv_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: %s (%s)", pid, why_not(n),
-		       n < 0 ? strerror(-n) : "no channel found");
-	u->remedy = why_not(n);
-	look_later(l, u, false);
-	return n < 0 ? n : -ENXIO;
-}
-
-/*
- * What is known of it goes, as when it runs another program, for some of that may be no more. Then
- * it is adopted, as if it were older than the lever.
- */
-static void rescan(struct lever_nvidia *l, struct nv_process *p)
-{
-	struct discover_record forget = { .kind = DISCOVER_EXEC, .pid = p->pid, .tid = p->pid };
-	uint64_t began = nv_now(l), took;
-	struct nv_adopt_stats st;
-
-	/* What works in its context goes with that. */
-	for (unsigned int i = 0; i < p->guest_count; i++)
-		p->guests[i]->missed = true;
-	p->missed = false;
-	memcpy(forget.comm, p->comm, sizeof(forget.comm));
-	nv_contexts_feed(l, &forget);
-	/* Where that fails the log of switches tells of it, if it works. */
-	adopt(l, p->pid, &st);
-	took = nv_now(l) - began;
-	p->rescan_pause = !p->rescan_pause		     ? RESCAN_NS
-			  : p->rescan_pause > RESCAN_MAX / 2 ? RESCAN_MAX
-							     : 2 * p->rescan_pause;
-	p->rescan_again = nv_now(l) + p->rescan_pause;
-	l->rescan_again = nv_now(l) + took * RESCAN_PART;
-}
-
-void nv_contexts_rescan(struct lever_nvidia *l)
-{
-	uint64_t now = nv_now(l);
-
-	if (!l->rescan || now < l->rescan_again)
-		return;
-	l->rescan = false;
-	for (unsigned int i = 0; i < l->registry.count; i++) {
-		struct nv_process *p = l->registry.processes[i];
-
-		if (!p->missed)
-			continue;
-		l->rescan = true;
-		if (now < p->rescan_again)
-			continue;
-		rescan(l, p);
-		return;
-	}
-}
-
-void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
-{
-	struct nv_unknown *u;
-	char comm[16];
-	struct nv_process *p;
-
-	if (is_own(l, pid))
-		return;
-	if (l->pump_again != UINT64_MAX && !unknown_of(l, pid, false)) {
-		/* Its records may wait behind those of others. */
-		unknown_of(l, pid, true)->again = nv_now(l) + UNREAD_NS;
-		return;
-	}
-	if (try_to_adopt(l, g, pid) >= 0)
-		return;
-	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */
-	u = unknown_of(l, pid, true);
-	nv_process_name(pid, comm, sizeof(comm));
-	p = nv_registry_note(&l->registry, pid, comm);
-	if (!p || nv_context_of(g, p))
-		return;
-	p->tag = nv_belongs(l, p);
-	if (l->discovery) /* its end is to be told */
-		discovery_watch(l->discovery, pid, nv_inherits(p));
-	context_add(l, g, p, u->remedy ? u->remedy : why_not(0));
-}
-
-void nv_adopt_loads(struct lever_nvidia *l)
-{
-	for (uint32_t i = 0; i < l->gpus; i++)
-		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
-			struct nv_context *c = &l->gpu[i].context[k];
-
-			if (c->process && c->load &&
-			    try_to_adopt(l, &l->gpu[i], c->process->pid) < 0)
-				continue;
-		}
-}
-
 void nv_contexts_prune(struct lever_nvidia *l)
 {
 	for (unsigned int i = l->registry.count; i-- > 0;) {
@@ -779,22 +536,5 @@ void nv_contexts_prune(struct lever_nvidia *l)
 		r.pid = r.tid = p->pid;
 		nv_contexts_feed(l, &r);
 	}
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid && !l->sys->alive(l->sys->ctx, (int)l->unknown[i].pid))
-			memset(&l->unknown[i], 0, sizeof(l->unknown[i]));
-}
-
-void nv_adopt_old(struct lever_nvidia *l)
-{
-	uint32_t users[256];
-	int n = nv_users(l->sys, users, 256);
-
-	for (int i = 0; i < n && i < 256; i++)
-		if (!is_own(l, users[i]) && !nv_registry_process(&l->registry, users[i])) {
-			int err = try_to_adopt(l, NULL, users[i]);
-
-			/* It has the driver open and no context, as far as is known. */
-			if (err == -ENXIO)
-				known_now(l, users[i]);
-		}
+	nv_unknown_prune(l);
 }

@@ -13,24 +13,21 @@ struct discover_record;
 void nv_contexts_begin(struct lever_nvidia *l);
 /* One record of the discovery program; `lever` is the struct lever_nvidia. */
 void nv_contexts_feed(void *lever, const struct discover_record *r);
-/* Looks again for the channels of one process of which records are missing, if it is time. */
-void nv_contexts_rescan(struct lever_nvidia *l);
 /*
  * The context that a record of the switch log is about: by the context's number if that is known,
  * else by the process. NULL: not known.
  */
 struct nv_context *nv_context_by_record(struct lever_nvidia *l, struct nv_gpu *g, uint32_t cid,
 					uint32_t pid);
-/*
- * A process has the engine of this GPU and is not known: looks for its channels. While they are not
- * found it is a load that the policy knows of.
- */
-void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid);
-/* Looks again for the channels of such processes, with growing pauses. */
-void nv_adopt_loads(struct lever_nvidia *l);
 /* Removes what is left of processes whose end was not seen. */
 void nv_contexts_prune(struct lever_nvidia *l);
-/* Adopts all processes that had the driver open before the lever. */
-void nv_adopt_old(struct lever_nvidia *l);
+/*
+ * A process has a context on that GPU: one that can be acted on, or (`load` says why not) one that
+ * cannot. Nothing happens to one that is known there.
+ */
+void nv_context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
+		    const char *load);
+/* An MPS server, or a client of one, was adopted: who works in whose context? */
+void nv_share_adopted(struct lever_nvidia *l, struct nv_process *p);
 
 #endif

@@ -23,6 +23,7 @@
 #include "pump.h"
 #include "releases_write.h"
 #include "state.h"
+#include "unknown.h"
 #include "vgpus.h"
 #include "watch.h"
 #include "timer.h"

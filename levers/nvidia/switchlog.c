@@ -8,6 +8,7 @@
 #include "pump.h"
 #include "state.h"
 #include "switchlog.h"
+#include "unknown.h"
 
 #define JUMP_NS	   50000000ull	/* the clocks drift by much less between two comparisons */
 #define COMPARE_NS 100000000ull /* between comparisons because of a record */

@@ -18,6 +18,7 @@
 #include "probe.h"
 #include "rtxg_clock.h"
 #include "state.h"
+#include "unknown.h"
 #include "vgpus.h"
 #include "warm_up.h"
 #include "watch.h"
@@ -296,7 +297,7 @@ void nv_watch(struct lever_nvidia *l)
 	if (l->prune)
 		nv_contexts_prune(l);
 	l->prune = false;
-	nv_contexts_rescan(l);
+	nv_rescan(l);
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
 		l->pruning = true;

@@ -15,6 +15,7 @@
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
 #include "rig.h"
+#include "unknown.h"
 
 #define LIAR 300
 

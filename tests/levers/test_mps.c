@@ -14,6 +14,7 @@
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
 #include "rig.h"
+#include "unknown.h"
 
 #define SERVER	       300u
 #define SERVER_OWNS    0xc1d00020u

@@ -17,6 +17,7 @@
 #include "fake_nvidiactl.h"
 #include "rig.h"
 #include "state.h"
+#include "unknown.h"
 #include "watch.h"
 
 #define PROCESSES 30u
