@@ -66,6 +66,7 @@ struct nv_context {
 struct nv_unknown {
 	uint32_t pid; /* 0: free */
 	bool found;   /* it is known, and not looked for again before then */
+	bool unread;  /* its records may not be read yet, and are waited for until then */
 	uint64_t again, pause;
 	const char *remedy;
 };

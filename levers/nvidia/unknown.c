@@ -146,6 +146,7 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 
 	if (nv_now(l) < u->again)
 		return -EAGAIN;
+	u->unread = false;
 	n = adopt(l, pid, &st);
 	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(l->sys, pid))) {
 		nv_known_now(l, pid); /* the log is read late: it has ended meanwhile */
@@ -224,11 +225,16 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 
 	if (is_own(l, pid))
 		return;
-	if (l->pump_again != UINT64_MAX && !nv_unknown_of(l, pid, false)) {
+	u = nv_unknown_of(l, pid, false);
+	if (!u && l->pump_again != UINT64_MAX) {
 		/* Its records may wait behind those of others. */
-		nv_unknown_of(l, pid, true)->again = nv_now(l) + UNREAD_NS;
-		return;
+		u = nv_unknown_of(l, pid, true);
+		u->unread = true;
+		u->again = nv_now(l) + UNREAD_NS;
 	}
+	/* Nothing is known against it meanwhile: most are governed before the time is over. */
+	if (u && u->unread && nv_now(l) < u->again)
+		return;
 	if (try_to_adopt(l, g, pid) >= 0)
 		return;
 	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */

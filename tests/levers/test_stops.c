@@ -99,6 +99,46 @@ static void records_that_come_after_an_adoption_forget_no_stop(void **state)
 	down(l);
 }
 
+/*
+ * The log of switches names it again and again while records wait in the ring. It is no load for
+ * that: what it has is in one of them, or is looked for once they must have been read.
+ */
+static void one_whose_records_wait_is_not_given_up(void **state)
+{
+	struct discover_record r;
+	uint64_t calls;
+
+	for (int read = 0; read < 2; read++) {
+		struct lever_nvidia *l = lever_up();
+
+		fake->now += 1000 * MS;
+		fake_object_add(102, FIRST, 0, FIRST, NV_CLASS_ROOT_CLIENT, 0, 0);
+		older_process(102, FIRST, 0, 0x5c000000, 200);
+		l->pump_again = fake->now;
+		calls = fake->calls;
+		for (int i = 0; i < 50; i++, fake->now += MS) {
+			nv_adopt_unknown(l, &l->gpu[0], 102);
+			assert_null(nv_registry_process(&l->registry, 102));
+		}
+		assert_int_equal(fake->calls, calls);
+		if (read) {
+			record(&r, 102, FIRST, FIRST, 0x5c000001, DISCOVER_CLASS_DEVICE, 0, 0);
+			nv_contexts_feed(l, &r);
+			record(&r, 102, FIRST, 0x5c000001, 0x5c000015, DISCOVER_CLASS_GROUP, 1, 0);
+			nv_contexts_feed(l, &r);
+			record(&r, 102, FIRST, 0x5c000015, 0x5c00001c, 0xc86f, 1, 200);
+			nv_contexts_feed(l, &r);
+		}
+		fake->now += 100 * MS;
+		nv_adopt_unknown(l, &l->gpu[0], 102);
+		assert_false(
+			nv_context_of(&l->gpu[0], nv_registry_process(&l->registry, 102))->load);
+		down(l);
+		fake_reset();
+	}
+	(void)state;
+}
+
 /* It is looked for again while it is stopped, and its descriptors cannot be had. */
 static void an_adoption_that_fails_forgets_no_stop(void **state)
 {
@@ -224,6 +264,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_was_stopped_twice_is_let_go_by_one_resume, before),
 		cmocka_unit_test_setup(records_that_come_after_an_adoption_forget_no_stop, before),
+		cmocka_unit_test_setup(one_whose_records_wait_is_not_given_up, before),
 		cmocka_unit_test_setup(an_adoption_that_fails_forgets_no_stop, before),
 		cmocka_unit_test_setup(what_a_call_that_failed_has_stopped_is_let_go, before),
 		cmocka_unit_test_setup(what_is_stopped_again_after_a_hang_is_let_go, before),
