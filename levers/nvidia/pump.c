@@ -14,22 +14,32 @@
 #include "state.h"
 
 #define ALL_NS	      2000000000ull
-#define PUMP_PAUSE_NS 1000000ull /* between two reads of records that do not end */
+#define PUMP_PAUSE_NS 1000000ull  /* between two reads of records that do not end */
+#define BURST_NS      20000000ull /* of reading without such pauses, which comes back */
+#define BURST_PART    4u	  /* in so many times as long */
 
-/*
- * A program may cause records without end. While more wait than are read in one go, the host has
- * most of the time for all else, and for others than the lever.
- */
+uint64_t nv_pump_after(struct lever_nvidia *l, uint64_t began, uint64_t ended)
+{
+	uint64_t spent = l->pump_spent, back = (began - l->pump_ended) / BURST_PART;
+
+	spent = (spent > back ? spent - back : 0) + ended - began;
+	l->pump_ended = ended;
+	l->pump_spent = spent < BURST_NS ? spent : BURST_NS;
+	return spent < BURST_NS ? ended : ended + PUMP_PAUSE_NS;
+}
+
 void nv_pump(struct lever_nvidia *l)
 {
 	struct epoll_event e = { .data.u32 = NV_SOURCE_DISCOVERY };
-	bool silent = l->pump_again != UINT64_MAX;
+	bool silent = l->pump_again != UINT64_MAX, more;
+	uint64_t began = nv_now(l), again;
 
 	if (!l->discovery)
 		return;
 	l->pump_again = UINT64_MAX;
-	if (discovery_read(l->discovery, rtxg_now_ns() + NV_PIECE_NS, nv_contexts_feed, l))
-		l->pump_again = nv_now(l) + PUMP_PAUSE_NS;
+	more = discovery_read(l->discovery, rtxg_now_ns() + NV_PIECE_NS, nv_contexts_feed, l);
+	again = nv_pump_after(l, began, nv_now(l));
+	l->pump_again = more ? again : UINT64_MAX;
 	if (silent == (l->pump_again != UINT64_MAX))
 		return;
 	e.events = silent ? EPOLLIN : 0;

@@ -15,6 +15,7 @@
 #include "carry_out.h"
 #include "contexts.h"
 #include "fake_nvidiactl.h"
+#include "pump.h"
 #include "rig.h"
 #include "state.h"
 #include "unknown.h"
@@ -97,6 +98,37 @@ static void records_that_come_after_an_adoption_forget_no_stop(void **state)
 	assert_int_equal(nv_registry_process(&l->registry, 102)->groups[0].count, 8);
 	stop_or_go(l, &c, 1, false);
 	down(l);
+}
+
+/* Pieces of 0.3 ms; what is read after a calm second, and for how much of a long time. */
+static void records_are_read_at_once_until_they_do_not_end(void **state)
+{
+	struct lever_nvidia *l = lever_up();
+	uint64_t now = 1000000 * MS, again, read = 0, end;
+
+	for (int calm = 0; calm < 2; calm++, now += 1000 * MS, read = 0) {
+		do {
+			read += MS / 3;
+			again = nv_pump_after(l, now, now + MS / 3);
+			now += MS / 3;
+		} while (again == now);
+		print_message("%.1f ms were read at once\n", (double)read / MS);
+		assert_in_range(read, 20 * MS, 30 * MS);
+	}
+	end = now + 1000 * MS;
+	for (read = 0; now < end; now = again) {
+		again = nv_pump_after(l, now, now + MS / 3);
+		read += MS / 3;
+	}
+	assert_in_range(read, 230 * MS, 300 * MS);
+	/* One long call is as much as many short ones. */
+	now += 1000 * MS;
+	again = nv_pump_after(l, now, now + 300 * MS);
+	assert_int_equal(again, now + 301 * MS);
+	now = again + 4 * MS;
+	assert_int_equal(nv_pump_after(l, now, now + MS / 3), now + MS / 3);
+	down(l);
+	(void)state;
 }
 
 /*
@@ -264,6 +296,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_was_stopped_twice_is_let_go_by_one_resume, before),
 		cmocka_unit_test_setup(records_that_come_after_an_adoption_forget_no_stop, before),
+		cmocka_unit_test_setup(records_are_read_at_once_until_they_do_not_end, before),
 		cmocka_unit_test_setup(one_whose_records_wait_is_not_given_up, before),
 		cmocka_unit_test_setup(an_adoption_that_fails_forgets_no_stop, before),
 		cmocka_unit_test_setup(what_a_call_that_failed_has_stopped_is_let_go, before),
