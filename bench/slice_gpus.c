@@ -30,6 +30,7 @@ struct scene {
 	struct model_program program;
 	double useful_least; /* aim, of the work of the GPU that does less of the training */
 	double wait_most;    /* aim, ms, p99 of the other's waits; 0: none */
+	uint64_t bound;	     /* the training's own; then it has 50 %, and each hog */
 };
 
 #define TASK                                                                \
@@ -53,6 +54,9 @@ struct scene {
 
 static const struct scene scenes[] = {
 	{ .what = "nothing else", .useful_least = 0.95 },
+	{ .what = "nothing else, 50 % and a bound of 20 ms",
+	  .useful_least = 0.95,
+	  .bound = 20 * MS },
 	{ .what = "critical task on one GPU",
 	  .on = 1,
 	  .tenant = { .priority = RTXG_SLICE_CRITICAL_PRIORITY },
@@ -131,12 +135,19 @@ static struct result measure(const struct scene *scene, bool clock)
 	if (!clock)
 		model_gpus_uncouple(all);
 	for (uint32_t g = 0; g < GPUS; g++) {
+		struct model_program training_program = model_training(TRAINING, with, g);
 		struct model_program other_program = scene->program;
 
-		model_gpus_tenant(all, g, TRAINING,
-				  (struct rtxg_slice_tenant){ .min_ppm = 400000 });
-		model_gpus_tenant(all, g, HOG + g, (struct rtxg_slice_tenant){ .min_ppm = 300000 });
-		training[g] = model_gpus_program(all, g, model_training(TRAINING, with, g));
+		uint32_t min = scene->bound ? 500000 : 400000;
+
+		training_program.bound = scene->bound;
+		model_gpus_tenant(
+			all, g, TRAINING,
+			(struct rtxg_slice_tenant){ .min_ppm = min, .latency_ns = scene->bound });
+		model_gpus_tenant(
+			all, g, HOG + g,
+			(struct rtxg_slice_tenant){ .min_ppm = scene->bound ? min : 300000 });
+		training[g] = model_gpus_program(all, g, training_program);
 		hog[g] =
 			model_gpus_program(all, g,
 					   (struct model_program){ .tenant = HOG + g,
@@ -224,9 +235,8 @@ int main(int argc, char **argv)
 		       "machine\"},"
 		       "\n \"results\": [\n");
 	else
-		printf("Training with 40 %% of two GPUs beside a hog with 30 %% on each, percent "
-		       "of the "
-		       "time:\n  %-12s %13s %6s  %13s  %6s %7s %6s\n",
+		printf("Training with 40 %% of two GPUs beside a hog with 30 %% on each, "
+		       "percent of the time:\n  %-12s %13s %6s  %13s  %6s %7s %6s\n",
 		       "beside", "training", "useful", "hogs", "idle", "wait99", "acts");
 	for (uint32_t i = 0; i < SCENES; i++) {
 		struct result apart = measure(&scenes[i], false), clock = measure(&scenes[i], true);

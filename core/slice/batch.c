@@ -177,8 +177,10 @@ static void look_who_joins(struct rtxg_slice *s)
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
-		tenant->joins = clock && tenant->exempt && tenant->spare && tenant->level &&
-				tenant->busy && slice_excess(s->now, tenant->busy) >= JOINS_AFTER;
+		tenant->joins = tenant->exempt && tenant->spare && tenant->level &&
+				(slice_by_the_clock(s, i) ||
+				 (clock && tenant->busy &&
+				  slice_excess(s->now, tenant->busy) >= JOINS_AFTER));
 	}
 }
 
@@ -253,7 +255,7 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 	if (slice_stays(s, id))
 		return true;
 	if (tenant->joins)
-		return !slice_by_the_clock(s, s->owner) ||
+		return (!slice_by_the_clock(s, s->owner) && !slice_by_the_clock(s, id)) ||
 		       (tenant->joined && s->now >= tenant->joined + tenant->spare);
 	if (id == s->leaving)
 		return true;
@@ -454,8 +456,8 @@ void slice_plan_batch(struct rtxg_slice *s)
 			tenant->held = competing >= 2 && tenant->wants && !beside_the_turn(s, i);
 			tenant->waited = tenant->held || i == s->early;
 		}
-		if (!tenant->held &&
-		    !(tenant->joined && s->owner != NONE && slice_by_the_clock(s, s->owner)))
+		if (!tenant->held && !(tenant->joined && s->owner != NONE && s->owner != i &&
+				       slice_by_the_clock(s, s->owner)))
 			tenant->joined = 0;
 		else if (!tenant->joined)
 			tenant->joined = s->now;

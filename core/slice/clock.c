@@ -14,14 +14,36 @@ bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 }
 
 /*
+ * A tenant with a bound may be kept off for half of that in each frame. What decides is the same on
+ * all of its GPUs, so that the frames are.
+ */
+static uint64_t frame_of(const struct rtxg_slice *s)
+{
+	uint64_t frame = SLICE_FRAME;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		const struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->joins || !slice_by_the_clock(s, i))
+			continue;
+		while (frame > SLICE_FRAME / 4 &&
+		       slice_scaled(frame, PPM - tenant->params.min_ppm) >
+			       tenant->params.latency_ns / 2)
+			frame /= 2;
+	}
+	return frame;
+}
+
+/*
  * What it is due of each frame: its share, and a part of what it is behind or ahead. It may be more
  * of what it is behind, for what interrupts its turns takes from it alone. Those that have no place
  * may be due little for a while.
  */
-static uint64_t due(const struct rtxg_slice *s, uint32_t id)
+static uint64_t due(const struct rtxg_slice *s, uint32_t id, uint64_t frame)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
-	uint64_t length = slice_scaled(SLICE_FRAME, tenant->share_ppm);
+	uint64_t length = slice_scaled(frame, tenant->share_ppm);
 	int64_t ahead = (int64_t)length / 8, behind = -(int64_t)length / 4, lag = tenant->lag;
 
 	if (!slice_by_the_clock(s, id))
@@ -37,21 +59,20 @@ static uint64_t due(const struct rtxg_slice *s, uint32_t id)
 uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_competes_fn competes,
 			  uint64_t *until)
 {
-	uint64_t phase = at % SLICE_FRAME, all = 0, end = 0;
+	uint64_t frame = frame_of(s), phase = at % frame, all = 0, end = 0;
 	uint32_t i, any = NONE, turn = NONE;
 
 	for (i = 0; i < s->tenant_high; i++)
-		all += competes(s, i) ? due(s, i) : 0;
-	all = all > SLICE_FRAME ? all : SLICE_FRAME;
+		all += competes(s, i) ? due(s, i, frame) : 0;
+	all = all > frame ? all : frame;
 	for (i = 0; i < s->tenant_high && turn == NONE; i++) {
 		if (!slice_by_the_clock(s, i) || !competes(s, i))
 			continue;
 		any = i;
-		end += due(s, i) * SLICE_FRAME / all;
+		end += due(s, i, frame) * frame / all;
 		if (phase < end)
 			turn = i;
 	}
-	*until = any == NONE ? NEVER
-			     : at - phase + (end > phase && end < SLICE_FRAME ? end : SLICE_FRAME);
+	*until = any == NONE ? NEVER : at - phase + (end > phase && end < frame ? end : frame);
 	return turn;
 }

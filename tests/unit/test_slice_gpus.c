@@ -423,12 +423,87 @@ static void the_clock_is_kept_beside_critical_tasks_and_short_bounds(void **stat
 	}
 }
 
+/* One that works all the time, or in bursts as one that decodes does, with a bound of its own. */
+static void a_bound_of_ones_own_keeps_the_clock(void **state)
+{
+	static const struct {
+		uint64_t latency;
+		uint32_t min, hogs;
+		bool bursts;
+	} cases[] = {
+		{ 20 * MS, 500000, 1 },	      { 20 * MS, 500000, 2 },	    { 20 * MS, 800000, 1 },
+		{ 40 * MS, 500000, 1 },	      { 40 * MS, 300000, 2 },	    { 100 * MS, 400000, 1 },
+		{ 20 * MS, 500000, 1, true }, { 40 * MS, 400000, 2, true },
+	};
+
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct model_gpus *all = model_gpus_open(2, ALL, 1 + i);
+		struct model_collective *with = model_gpus_collective(all, 2);
+		uint64_t least = UINT64_MAX, useful = 0, wait = 0, acts = 0;
+		uint32_t id[2], counted = 0;
+
+		for (uint32_t g = 0; g < 2; g++) {
+			struct model_program p = model_training(TRAINING, with, g);
+
+			p.bound = true;
+			if (cases[i].bursts) {
+				p.burst = 2;
+				p.pause_min_ns = 20 * MS;
+				p.pause_max_ns = 120 * MS;
+			}
+			model_gpus_tenant(
+				all, g, TRAINING,
+				(struct rtxg_slice_tenant){ .min_ppm = cases[i].min,
+							    .latency_ns = cases[i].latency });
+			id[g] = model_gpus_program(all, g, p);
+			for (uint32_t k = 0; k < cases[i].hogs; k++) {
+				struct model_program other = hog;
+
+				other.tenant = 3 * g + k;
+				other.start_ns = (g + 1) * 13 * MS;
+				model_gpus_tenant(all, g, other.tenant,
+						  (struct rtxg_slice_tenant){
+							  .min_ppm = (1000000 - cases[i].min) /
+								     cases[i].hogs });
+				model_gpus_program(all, g, other);
+			}
+		}
+		model_gpus_run(all, 10 * S);
+		assert_null(model_gpus_wrong(all));
+		for (uint32_t g = 0; g < 2; g++) {
+			const struct model_stats *stats = model_stats(model_gpu(all, g), id[g]);
+			const struct model_host *host = model_host(model_gpu(all, g));
+
+			least = stats->work_ns < least ? stats->work_ns : least;
+			useful = stats->useful_ns;
+			wait = stats->bound_wait > wait ? stats->bound_wait : wait;
+			counted += stats->bound_count;
+			acts = host->stops + host->resumes + host->sets;
+		}
+		print_message("%u ms, %u %%, %u others: %.1f %% of the time, of that %.1f %% of "
+			      "use, longest wait of %u %.1f ms, %u acts a second\n",
+			      (unsigned int)(cases[i].latency / MS), cases[i].min / 10000,
+			      cases[i].hogs, percent_of(least, 10 * S), percent_of(useful, least),
+			      counted, (double)wait / MS, (unsigned int)(acts / 10));
+		assert_true(counted > 0);
+		assert_true(wait <= cases[i].latency);
+		/* The ranks of the model pause apart, and wait for each other then. */
+		if (!cases[i].bursts) {
+			assert_true(percent_of(least, 10 * S) > cases[i].min / 1e4 - 4);
+			assert_true(percent_of(useful, least) > 90);
+		}
+		model_gpus_close(all);
+	}
+	(void)state;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(programs_that_come_and_go_get_what_they_are_due),
 		cmocka_unit_test(the_clock_ends_with_the_last_program_that_needs_it),
 		cmocka_unit_test(the_clock_is_kept_beside_critical_tasks_and_short_bounds),
+		cmocka_unit_test(a_bound_of_ones_own_keeps_the_clock),
 	};
 
 	sets = argc > 1 ? atoi(argv[1]) : sets;
