@@ -112,7 +112,7 @@ static void the_guardian_says_when_it_cannot(void **state)
 	nv_journal_close(&journal);
 }
 
-static int starts;
+static int starts, no_start; /* an errno: none is started */
 
 /* As a host does it: the program's parent is another process, which reaps it. */
 static int start_elsewhere(void *ctx, const char *path, const char *const words[],
@@ -123,6 +123,8 @@ static int start_elsewhere(void *ctx, const char *path, const char *const words[
 	char end;
 
 	starts++;
+	if (no_start)
+		return -no_start;
 	assert_string_equal(path, "guardian");
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(pipe(opened), 0);
@@ -187,8 +189,17 @@ static bool guarded(struct lever_nvidia *l)
 	return stats.guarded;
 }
 
-/* What a guardian needs may be missing for a while: descriptors, memory, its program. */
-static void a_guardian_is_there_again_when_it_can_be(void **state)
+static int with_guardians(void **state)
+{
+	starts = no_start = 0;
+	return before(state);
+}
+
+static const struct lever_nvidia_ops elsewhere = { .size = sizeof(elsewhere),
+						   .start_program = start_elsewhere };
+
+/* Two programs, of which one is stopped where it may be. */
+static struct lever_nvidia *two_under_a_guardian(void)
 {
 	struct lever_nvidia_options o = { .size = sizeof(o),
 					  .sys = &fake_sys,
@@ -196,61 +207,116 @@ static void a_guardian_is_there_again_when_it_can_be(void **state)
 					  .no_discovery = true,
 					  .no_adoption = true,
 					  .no_lookout = true };
-	const struct lever_nvidia_ops ops = { .size = sizeof(ops),
-					      .start_program = start_elsewhere };
 	struct rtxg_slice_tenant a = { .min_ppm = 800000 }, b = { .min_ppm = 200000 };
-	uint32_t can_then, stops;
 	struct lever_nvidia *l;
 
-	assert_int_equal(lever_nvidia_open(&o, &ops, &l, NULL, 0), 0);
-	assert_true(guarded(l));
-	can_then = l->gpu[0].can;
+	assert_int_equal(lever_nvidia_open(&o, &elsewhere, &l, NULL, 0), 0);
 	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 1, &a), 0);
 	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &b), 0);
 	cuda_process(into_lever, l, 100, FIRST, 100, 1);
 	cuda_process(into_lever, l, 101, SECOND, 120, 2);
-	stops = fake->disables;
-	turn_for(l, 500 * MS);
-	assert_true(fake->disables > stops);
 	l->probe[l->probes++] = (struct lever_nvidia_probe){ .name = "guardian" };
-	/* it dies, and there is no other one */
-	fake->open_error = EACCES;
-	starts = 0;
+	return l;
+}
+
+static void kill_guardian(struct lever_nvidia *l)
+{
 	kill(l->guardian, SIGKILL);
 	while (guarded(l)) {
 		assert_int_equal(lever_nvidia_dispatch(l), 0);
 		usleep(1000);
 	}
-	assert_int_equal(starts, 1);
-	assert_int_equal(fake_stopped(), 0);
-	assert_int_equal(l->gpu[0].can, can_then & ~RTXG_SLICE_CAN_SUSPEND);
-	assert_int_equal(l->probe[0].error, -EACCES);
-	assert_non_null(strstr(l->probe[0].detail, "Permission denied): nothing is stopped"));
-	/* shares are kept by slices, and nothing is taken for stopped that runs */
-	stops = fake->disables;
+}
+
+static void shares_are_kept_by_slices(struct lever_nvidia *l)
+{
+	uint32_t stops = fake->disables;
+
+	assert_int_equal(l->gpu[0].can & RTXG_SLICE_CAN_SUSPEND, 0);
 	turn_for(l, 500 * MS);
 	assert_int_equal(fake->disables, stops);
 	assert_int_not_equal(fake_slice(FIRST), fake_slice(SECOND));
-	/* it is tried again, not all the time */
+}
+
+/* Not all the time meanwhile. */
+static void it_is_tried_again_until_it_is_there(struct lever_nvidia *l)
+{
+	starts = 0;
 	for (int i = 0; i < 6000; i++) {
 		fake->now += 100 * MS;
 		assert_int_equal(lever_nvidia_dispatch(l), 0);
 	}
 	assert_in_range(starts, 5, 20);
-	fake->open_error = 0;
+	assert_false(guarded(l));
+	fake->open_error = no_start = 0;
 	for (int i = 0; i < 700 && !guarded(l); i++) {
 		fake->now += 100 * MS;
 		assert_int_equal(lever_nvidia_dispatch(l), 0);
 	}
 	assert_true(guarded(l));
-	assert_int_equal(l->gpu[0].can, can_then);
 	assert_int_equal(l->probe[0].error, 0);
-	turn_for(l, 500 * MS);
-	assert_true(fake->disables > stops);
+}
+
+static void end(struct lever_nvidia *l)
+{
 	lever_nvidia_close(l);
 	assert_int_equal(fake_stopped(), 0);
 	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
 		;
+}
+
+/* What a guardian needs may be missing for a while: descriptors, memory, its program. */
+static void a_guardian_is_there_again_when_it_can_be(void **state)
+{
+	struct lever_nvidia *l = two_under_a_guardian();
+	uint32_t can_then = l->gpu[0].can, stops = fake->disables;
+
+	assert_true(guarded(l));
+	turn_for(l, 500 * MS);
+	assert_true(fake->disables > stops);
+	/* it dies, and there is no other one */
+	fake->open_error = EACCES;
+	starts = 0;
+	kill_guardian(l);
+	assert_int_equal(starts, 1);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(l->gpu[0].can, can_then & ~RTXG_SLICE_CAN_SUSPEND);
+	assert_int_equal(l->probe[0].error, -EACCES);
+	assert_non_null(strstr(l->probe[0].detail, "Permission denied): nothing is stopped"));
+	/* nothing is taken for stopped that runs */
+	shares_are_kept_by_slices(l);
+	it_is_tried_again_until_it_is_there(l);
+	assert_int_equal(l->gpu[0].can, can_then);
+	stops = fake->disables;
+	turn_for(l, 500 * MS);
+	assert_true(fake->disables > stops);
+	end(l);
+}
+
+/* The driver does not let it go at that moment, and does so later. */
+static void what_is_stopped_when_the_guardian_dies_runs_again(void **state)
+{
+	struct lever_nvidia *l = two_under_a_guardian();
+	uint32_t who;
+
+	for (int i = 0; i < 1000 && !fake_stopped(); i++)
+		turn_for(l, MS);
+	who = stopped_on(0, FIRST) ? FIRST : SECOND;
+	assert_true(stopped_on(0, who));
+	fake_fail(NV2080_FIFO_DISABLE_CHANNELS, who, NV_STATUS_INVALID_STATE)->until_ns =
+		fake->now + 300 * MS;
+	no_start = EAGAIN;
+	kill_guardian(l);
+	assert_true(stopped_on(0, who));
+	turn_for(l, 1000 * MS);
+	assert_int_equal(fake_stopped(), 0);
+	assert_int_equal(nv_journal_count(&l->journal), 0);
+	shares_are_kept_by_slices(l);
+	it_is_tried_again_until_it_is_there(l);
+	for (int i = 0; i < 1000 && !stopped_on(0, who); i++)
+		turn_for(l, MS);
+	assert_true(stopped_on(0, who));
+	end(l);
 }
 
 /* Passes on what a guardian would learn of the daemon's end by. */
@@ -344,7 +410,9 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_with_files_of_its_own_does_not_hide_the_end,
 				       before),
 		cmocka_unit_test_setup(a_host_may_start_it, before),
-		cmocka_unit_test_setup(a_guardian_is_there_again_when_it_can_be, before),
+		cmocka_unit_test_setup(a_guardian_is_there_again_when_it_can_be, with_guardians),
+		cmocka_unit_test_setup(what_is_stopped_when_the_guardian_dies_runs_again,
+				       with_guardians),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
 		cmocka_unit_test_setup(the_guardian_says_when_it_cannot, before),
 	};
