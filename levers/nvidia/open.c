@@ -199,10 +199,7 @@ static int open_policy(struct lever_nvidia *l, const char **why)
 {
 	int err;
 
-	nv_guard(l);
-	if (!l->guarded && !l->options.allow_unguarded)
-		for (uint32_t i = 0; i < l->gpus; i++)
-			l->gpu[i].can &= ~RTXG_SLICE_CAN_SUSPEND;
+	nv_guard_first(l);
 	*why = "the slice policy refused its parameters";
 	err = nv_restart_policy(l);
 	if (!err && l->options.probe)

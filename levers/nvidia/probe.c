@@ -60,6 +60,13 @@ fill:
 	       error ? "no" : "yes", p->detail);
 }
 
+/* Now, and when there is a guardian again. */
+static void cannot(struct nv_gpu *g, uint32_t what)
+{
+	g->can &= ~what;
+	g->cannot_now &= ~what;
+}
+
 static int helper_start(struct helper *h)
 {
 	char own[PATH_MAX], fd[16];
@@ -322,7 +329,7 @@ static void probe_demand(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pro
 			   : "a launch was seen in a queue: %d channels, %llu ns a look at one",
 		       n, (unsigned long long)ns);
 	if (err)
-		g->can &= ~RTXG_SLICE_CAN_DEMAND;
+		cannot(g, RTXG_SLICE_CAN_DEMAND);
 }
 
 static void say_guardian(struct lever_nvidia *l)
@@ -331,8 +338,8 @@ static void say_guardian(struct lever_nvidia *l)
 
 	if (err)
 		result(l, "guardian", err,
-		       "not running (%s): nothing is stopped, shares are kept by slices alone",
-		       strerror(-err));
+		       "not running (%s): nothing is stopped, shares are kept by slices alone%s",
+		       strerror(-err), l->options.no_guardian ? "" : "; it is tried again");
 	else
 		result(l, "guardian", 0, "rtxg-guardian watches");
 }
@@ -373,7 +380,7 @@ void nv_probe(struct lever_nvidia *l)
 		result(l, "slice", err, "not tried: no context of our own (%s)", why);
 		result(l, "demand", err, "not tried: no context of our own (%s)", why);
 		for (uint32_t k = 0; k < l->gpus; k++)
-			l->gpu[k].can = 0;
+			cannot(&l->gpu[k], ~0u);
 		goto out;
 	}
 	g = gpu_of(l, (uint32_t)h[0].pid);
@@ -381,7 +388,7 @@ void nv_probe(struct lever_nvidia *l)
 		p[i] = nv_registry_process(&l->registry, (uint32_t)h[i].pid);
 		if (!p[i] || nv_batch_add(&b, p[i], g->rm.device_instance, NV_ALL) || !b.count) {
 			result(l, "discovery", -ENOENT, "our own context was not seen being made");
-			g->can = 0;
+			cannot(g, ~0u);
 			goto out;
 		}
 	}
@@ -409,7 +416,7 @@ void nv_probe(struct lever_nvidia *l)
 	       err ? (unsigned long long)stopped : (unsigned long long)after / 1000,
 	       strerror(-err));
 	if (err)
-		g->can &= ~RTXG_SLICE_CAN_SUSPEND;
+		cannot(g, RTXG_SLICE_CAN_SUSPEND);
 	else
 		measure_costs(l, g, p);
 	probe_demand(l, g, p[0], &h[0]);
@@ -434,13 +441,13 @@ void nv_probe(struct lever_nvidia *l)
 		       : g->rm.slice_at_once ? "at once"
 					     : "after a restart of the runlist");
 		if (err)
-			g->can &= ~RTXG_SLICE_CAN_SLICE;
+			cannot(g, RTXG_SLICE_CAN_SLICE);
 	} else {
-		g->can &= ~RTXG_SLICE_CAN_SLICE;
+		cannot(g, RTXG_SLICE_CAN_SLICE);
 	}
 	/* cards of one machine are taken to be alike */
 	for (uint32_t k = 0; k < l->gpus; k++) {
-		l->gpu[k].can &= g->can;
+		cannot(&l->gpu[k], ~(g->can | g->cannot_now));
 		l->gpu[k].rm.slice_at_once = g->rm.slice_at_once;
 	}
 out:

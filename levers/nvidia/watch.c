@@ -55,7 +55,7 @@ static void again_after_hang(struct lever_nvidia *l)
 		}
 }
 
-void nv_guard(struct lever_nvidia *l)
+static void guard(struct lever_nvidia *l)
 {
 	const char *path = l->options.guardian;
 	char own[PATH_MAX];
@@ -72,8 +72,8 @@ void nv_guard(struct lever_nvidia *l)
 		l->guardian = -1;
 		if (!l->guard_pause)
 			nv_log(l, LEVER_NVIDIA_ERROR,
-			       "cannot start the guardian (%s): %s; nothing will be stopped, "
-			       "shares are kept by slices alone",
+			       "cannot start the guardian (%s): %s; it is tried again, and until "
+			       "then nothing is stopped, shares are kept by slices alone",
 			       path, strerror(-err));
 		return;
 	}
@@ -82,11 +82,9 @@ void nv_guard(struct lever_nvidia *l)
 	epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->guardian_fd, &e);
 }
 
-/* Without a guardian nothing is stopped: the policy decides knowing that. */
-static void may_stop(struct lever_nvidia *l, bool may)
+/* Without a guardian nothing is stopped: the policy that begins next decides knowing that. */
+static void let_stop(struct lever_nvidia *l, bool may)
 {
-	int err;
-
 	for (uint32_t i = 0; i < l->gpus; i++) {
 		struct nv_gpu *g = &l->gpu[i];
 
@@ -95,6 +93,13 @@ static void may_stop(struct lever_nvidia *l, bool may)
 		g->can = may ? g->can | g->cannot_now : g->can & ~g->cannot_now;
 		g->cannot_now = may ? 0 : g->cannot_now;
 	}
+}
+
+static void may_stop(struct lever_nvidia *l, bool may)
+{
+	int err;
+
+	let_stop(l, may);
 	err = l->enabled ? nv_restart_policy(l) : 0;
 	if (err)
 		nv_log(l, LEVER_NVIDIA_ERROR, "the slice policy could not be started again: %s",
@@ -112,13 +117,25 @@ static void guard_later(struct lever_nvidia *l, uint64_t began)
 	l->guard_again = now + (pause > l->guard_pause ? pause : l->guard_pause);
 }
 
+void nv_guard_first(struct lever_nvidia *l)
+{
+	uint64_t began = nv_now(l);
+
+	guard(l);
+	if (l->guarded || l->options.allow_unguarded)
+		return;
+	let_stop(l, false);
+	if (!l->options.no_guardian)
+		guard_later(l, began);
+}
+
 static void guard_again(struct lever_nvidia *l)
 {
 	uint64_t began = nv_now(l);
 
 	if (!l->guard_again || began < l->guard_again)
 		return;
-	nv_guard(l);
+	guard(l);
 	if (!l->guarded) {
 		guard_later(l, began);
 		return;
@@ -147,7 +164,7 @@ void nv_guardian_died(struct lever_nvidia *l)
 		}
 	nv_guardian_stop(&l->journal, l->guardian, l->guardian_fd);
 	began = nv_now(l);
-	nv_guard(l);
+	guard(l);
 	if (!l->guarded && !l->options.allow_unguarded) {
 		/* The policy begins again, and takes all to run: the watch lets go of the rest. */
 		for (uint32_t i = 0; i < l->gpus; i++)

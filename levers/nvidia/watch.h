@@ -7,8 +7,11 @@
 
 #include "state.h"
 
-/* Starts the guardian. Without it nothing may be stopped, unless the options allow that. */
-void nv_guard(struct lever_nvidia *l);
+/*
+ * Starts the guardian, before the policy. Without it nothing may be stopped, unless the options
+ * allow that; where it cannot be started it is tried again, as after its end.
+ */
+void nv_guard_first(struct lever_nvidia *l);
 /* The guardian has ended: resumes everything and starts another. */
 void nv_guardian_died(struct lever_nvidia *l);
 /* Reads the kernel log for Xids. */

@@ -293,6 +293,24 @@ static void a_guardian_is_there_again_when_it_can_be(void **state)
 	end(l);
 }
 
+static void the_first_guardian_is_tried_again_too(void **state)
+{
+	struct lever_nvidia *l;
+	uint32_t stops;
+
+	no_start = EAGAIN;
+	l = two_under_a_guardian();
+	assert_int_equal(starts, 1);
+	assert_false(guarded(l));
+	shares_are_kept_by_slices(l);
+	it_is_tried_again_until_it_is_there(l);
+	assert_int_not_equal(l->gpu[0].can & RTXG_SLICE_CAN_SUSPEND, 0);
+	stops = fake->disables;
+	turn_for(l, 500 * MS);
+	assert_true(fake->disables > stops);
+	end(l);
+}
+
 /* The driver does not let it go at that moment, and does so later. */
 static void what_is_stopped_when_the_guardian_dies_runs_again(void **state)
 {
@@ -411,6 +429,7 @@ int main(void)
 				       before),
 		cmocka_unit_test_setup(a_host_may_start_it, before),
 		cmocka_unit_test_setup(a_guardian_is_there_again_when_it_can_be, with_guardians),
+		cmocka_unit_test_setup(the_first_guardian_is_tried_again_too, with_guardians),
 		cmocka_unit_test_setup(what_is_stopped_when_the_guardian_dies_runs_again,
 				       with_guardians),
 		cmocka_unit_test_setup(the_guardian_lets_go_when_the_daemon_dies, before),
