@@ -28,7 +28,9 @@ struct nv_sys {
 	/* descriptors of /dev/nvidiactl that a process has; how many */
 	int (*ctl_fds)(void *ctx, int pid, int *fds, int cap);
 	int (*alive)(void *ctx, int pid); /* 0: there is no such process */
-	uint64_t (*now_ns)(void *ctx);	  /* CLOCK_MONOTONIC */
+	/* the user whose process it is; 0 where there is no such process */
+	uint32_t (*owner)(void *ctx, int pid);
+	uint64_t (*now_ns)(void *ctx); /* CLOCK_MONOTONIC */
 	void *ctx;
 };
 

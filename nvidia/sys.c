@@ -134,6 +134,16 @@ static int linux_alive(void *ctx, int pid)
 	return !kill(pid, 0) || errno != ESRCH;
 }
 
+/* This much is told without a lock of the process. */
+static uint32_t linux_owner(void *ctx, int pid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return stat(path, &st) ? 0 : st.st_uid;
+}
+
 static uint64_t linux_now_ns(void *ctx)
 {
 	return rtxg_now_ns();
@@ -151,5 +161,6 @@ const struct nv_sys nv_sys_linux = {
 	.pidfd_getfd = linux_pidfd_getfd,
 	.ctl_fds = linux_ctl_fds,
 	.alive = linux_alive,
+	.owner = linux_owner,
 	.now_ns = linux_now_ns,
 };

@@ -21,7 +21,7 @@
 /* pauses between answers to a program's own controls: the first one, and when it is forgotten */
 #define OWN_PAUSE_NS  1000000ull
 #define OWN_FORGET_NS 2000000000ull
-#define ASSIGNED_NS   250000000ull  /* the file of assignments may be so old */
+#define ASSIGNED_NS   250000000ull /* the file of assignments may be so old */
 
 /* The GPU of that instance; NULL: there is none. */
 static struct nv_gpu *gpu_of(struct lever_nvidia *l, uint32_t device)
@@ -99,11 +99,10 @@ void nv_context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process 
 	c = free_slot(g);
 	if (!c) {
 		static const char full[] = "it is one process too many on this GPU for rtxg; it is "
-					   "governed when another one ends and this one restarts";
-		struct nv_unknown *u = nv_unknown_of(l, p->pid, true);
+					   "governed when another one ends";
 
-		u->remedy = full;
-		u->again = UINT64_MAX;
+		if (nv_has_no_place(l, p->pid, full))
+			return;
 		nv_log(l, LEVER_NVIDIA_WARNING,
 		       "pid %u is UNMANAGED: more than %u processes on one GPU", p->pid,
 		       LEVER_NVIDIA_CONTEXTS);
@@ -176,6 +175,7 @@ static bool channel_added(struct lever_nvidia *l, struct nv_gpu *g, struct nv_pr
 	if (!c || c->load) {
 		bool fresh = !c;
 
+		nv_is_read(l, p->pid);
 		nv_context_add(l, g, p, NULL);
 		return fresh && nv_context_of(g, p);
 	}

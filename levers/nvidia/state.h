@@ -18,6 +18,7 @@
 
 #define NV_CID_TABLE 4096u
 #define NV_UNKNOWN   64u
+#define NV_USERS     64u       /* users whose ids differ by a multiple of it share one place */
 #define NV_PIECE_NS  300000ull /* of work that is done piece by piece */
 
 struct discovery;
@@ -52,6 +53,7 @@ struct nv_context {
 	uint64_t since;	  /* of the present stay; 0 = off the engine */
 	uint64_t known;	  /* when it was found */
 	uint64_t checked; /* its slice, last */
+	uint64_t looked;  /* when its channels were looked for, last, if it is a load */
 	bool warms;	  /* librtxg-cuda.so is in it */
 	bool load;	  /* it is there, and cannot be governed */
 	struct nv_refusal refusal[NV_ACTIONS];
@@ -64,11 +66,12 @@ struct nv_context {
 
 /* A process that has the driver open and a context that is not known, or was not a while ago. */
 struct nv_unknown {
-	uint32_t pid; /* 0: free */
-	bool found;   /* it is known, and not looked for again before then */
-	bool unread;  /* its records may not be read yet, and are waited for until then */
+	uint32_t pid;  /* 0: free */
+	uint32_t user; /* whose it is, as a place in `looks_again` */
+	bool found;    /* it is known, and not looked for again before then */
+	bool waits;    /* nothing is done about it before then, nor is it a load */
 	uint64_t again, pause;
-	const char *remedy;
+	const char *remedy; /* NULL: nothing is known against it */
 };
 
 struct nv_gpu {
@@ -149,6 +152,9 @@ struct lever_nvidia {
 	uint64_t watch_due;   /* since when the watch is put off; 0 = it is not */
 	struct nv_unknown unknown[NV_UNKNOWN];
 	uint32_t unknown_next;
+	/* before then no process of such a user is looked for */
+	uint64_t looks_again[NV_USERS];
+	uint32_t load_next; /* the user whose loads are looked for first, next time */
 	struct lever_nvidia_probe probe[8];
 	int probes;
 };

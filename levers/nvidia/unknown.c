@@ -3,6 +3,7 @@
  * unknown.c - see unknown.h.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "../../bpf/discovery.h"
 #include "act.h"
@@ -10,6 +11,7 @@
 #include "carry_out.h"
 #include "claims.h"
 #include "contexts.h"
+#include "subuid.h"
 #include "state.h"
 #include "unknown.h"
 #include "vgpus.h"
@@ -20,17 +22,67 @@
 #define RESCAN_NS	1000000000ull /* the first pause between two looks; it doubles, */
 #define RESCAN_MAX	60000000000ull
 #define RESCAN_PART	20u /* and no more than such a part of the time goes into all looks */
+#define LOOKS_PART	20u /* the same of the looks for one user's processes */
+#define LOOKS_NS	20000000ull /* no look for a load begins so long after the first */
+
+/*
+ * A look takes a tenth of a second, and any user may have processes that are looked for. So each
+ * user has a part of the time for that, and a part of the table.
+ */
+static uint32_t user_of(struct lever_nvidia *l, uint32_t pid)
+{
+	return rtx_lib_subuid_account(l->sys->owner(l->sys->ctx, (int)pid), NULL) % NV_USERS;
+}
+
+/* A free place; else one of the user who has most of them. */
+static struct nv_unknown *make_place(struct lever_nvidia *l)
+{
+	uint32_t has[NV_USERS] = { 0 }, most = 0;
+
+	for (uint32_t i = 0; i < NV_UNKNOWN; i++) {
+		if (!l->unknown[i].pid)
+			return &l->unknown[i];
+		has[l->unknown[i].user]++;
+	}
+	for (uint32_t i = 0; i < NV_USERS; i++)
+		most = has[i] > has[most] ? i : most;
+	while (l->unknown[l->unknown_next++ % NV_UNKNOWN].user != most)
+		;
+	return &l->unknown[(l->unknown_next - 1) % NV_UNKNOWN];
+}
 
 struct nv_unknown *nv_unknown_of(struct lever_nvidia *l, uint32_t pid, bool make)
 {
+	struct nv_unknown *u;
+
 	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
 		if (l->unknown[i].pid == pid)
 			return &l->unknown[i];
 	if (!make)
 		return NULL;
-	memset(&l->unknown[l->unknown_next % NV_UNKNOWN], 0, sizeof(l->unknown[0]));
-	l->unknown[l->unknown_next % NV_UNKNOWN].pid = pid;
-	return &l->unknown[l->unknown_next++ % NV_UNKNOWN];
+	u = make_place(l);
+	*u = (struct nv_unknown){ .pid = pid, .user = user_of(l, pid) };
+	return u;
+}
+
+bool nv_has_no_place(struct lever_nvidia *l, uint32_t pid, const char *remedy)
+{
+	struct nv_unknown *u = nv_unknown_of(l, pid, true);
+	bool said = u->remedy == remedy;
+
+	u->remedy = remedy;
+	u->waits = true;
+	u->found = false;
+	u->again = nv_now(l) + ADOPT_PAUSE_MAX;
+	return said;
+}
+
+void nv_is_read(struct lever_nvidia *l, uint32_t pid)
+{
+	const struct nv_unknown *u = nv_unknown_of(l, pid, false);
+
+	if (u && u->waits && !u->remedy)
+		nv_known_now(l, pid);
 }
 
 void nv_known_now(struct lever_nvidia *l, uint32_t pid)
@@ -124,6 +176,16 @@ static void look_later(struct lever_nvidia *l, struct nv_unknown *u, bool found)
 	u->found = found;
 }
 
+/* May the process be looked for now? *user: whose it is. */
+static bool may_look(struct lever_nvidia *l, uint32_t pid, uint32_t *user)
+{
+	const struct nv_unknown *u = nv_unknown_of(l, pid, false);
+	uint64_t now = nv_now(l);
+
+	*user = u ? u->user : user_of(l, pid);
+	return now >= l->looks_again[*user] && (!u || now >= u->again);
+}
+
 /* Is it governed on that GPU, or a part of another one's context there? NULL: on any. */
 static bool is_governed(struct nv_gpu *g, const struct nv_process *p)
 {
@@ -133,28 +195,44 @@ static bool is_governed(struct nv_gpu *g, const struct nv_process *p)
 }
 
 /*
- * Looks for the channels of a process, because of that GPU if it is not NULL. 1: they are known
- * now; 0: it has ended, or has none; else a negative errno, and when it may be tried again stands
- * in the table.
+ * Looks for the channels of a process, because of that GPU; NULL: at the beginning, when nothing
+ * waits. 1: they are known now; 0: it has ended, or has none; else a negative errno, and when it
+ * may be tried again stands in the table.
  */
 static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 {
-	struct nv_unknown *u = nv_unknown_of(l, pid, true);
+	uint64_t began = nv_now(l);
+	struct nv_unknown *u;
+	uint32_t user;
 	struct nv_adopt_stats st;
 	struct nv_process *p;
 	int n;
 
-	if (nv_now(l) < u->again)
+	/* Who is not looked for takes no place from those who were. */
+	if (!may_look(l, pid, &user))
 		return -EAGAIN;
-	u->unread = false;
+	u = nv_unknown_of(l, pid, true);
+	u->waits = false;
 	n = adopt(l, pid, &st);
+	/* Others have come into the table meanwhile. */
+	u = nv_unknown_of(l, pid, true);
+	if (g)
+		l->looks_again[user] = nv_now(l) + (nv_now(l) - began) * LOOKS_PART;
 	if (n == -ENOENT || n == -ESRCH || (n <= 0 && !nv_uses_driver(l->sys, pid))) {
-		nv_known_now(l, pid); /* the log is read late: it has ended meanwhile */
+		/* The log is read late: it has ended meanwhile, or has closed what it had. */
+		if (!l->sys->alive(l->sys->ctx, (int)pid)) {
+			nv_known_now(l, pid);
+			return 0;
+		}
+		look_later(l, u, false);
+		u->waits = true;
+		u->remedy = NULL;
 		return 0;
 	}
 	p = nv_registry_process(&l->registry, pid);
 	if (n > 0 && is_governed(g, p)) {
 		/* What it does then may be unknown again: looking takes a tenth of a second. */
+		u->waits = false;
 		if (g)
 			look_later(l, u, true);
 		else
@@ -163,6 +241,8 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 		       pid, p ? p->comm : "?", n, (unsigned long long)st.ns / 1000000);
 		return 1;
 	}
+	if (u->waits) /* there is no place for it */
+		return -ENOSPC;
 	if (!u->pause || u->found)
 		nv_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: %s (%s)", pid, why_not(n),
 		       n < 0 ? strerror(-n) : "no channel found");
@@ -229,16 +309,18 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	if (!u && l->pump_again != UINT64_MAX) {
 		/* Its records may wait behind those of others. */
 		u = nv_unknown_of(l, pid, true);
-		u->unread = true;
+		u->waits = true;
 		u->again = nv_now(l) + UNREAD_NS;
 	}
 	/* Nothing is known against it meanwhile: most are governed before the time is over. */
-	if (u && u->unread && nv_now(l) < u->again)
+	if (u && u->waits && nv_now(l) < u->again)
 		return;
 	if (try_to_adopt(l, g, pid) >= 0)
 		return;
+	u = nv_unknown_of(l, pid, false);
+	if (u && u->waits && nv_now(l) < u->again)
+		return;
 	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */
-	u = nv_unknown_of(l, pid, true);
 	nv_process_name(pid, comm, sizeof(comm));
 	p = nv_registry_note(&l->registry, pid, comm);
 	if (!p || nv_context_of(g, p))
@@ -246,19 +328,65 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	p->tag = nv_belongs(l, p);
 	if (l->discovery) /* its end is to be told */
 		discovery_watch(l->discovery, pid, nv_inherits(p));
-	nv_context_add(l, g, p, u->remedy ? u->remedy : why_not(0));
+	nv_context_add(l, g, p,
+		       u && u->remedy
+			       ? u->remedy
+			       : "it has a context that was made unseen, which is looked for");
 }
 
-void nv_adopt_loads(struct lever_nvidia *l)
+static void look_for_load(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c)
 {
+	const struct nv_unknown *u;
+
+	c->looked = nv_now(l);
+	try_to_adopt(l, g, c->process->pid);
+	u = c->process && c->load ? nv_unknown_of(l, c->process->pid, false) : NULL;
+	if (u && u->remedy)
+		snprintf(c->reason, sizeof(c->reason), "%s", u->remedy);
+}
+
+/*
+ * For one load of each user, which was looked for longest ago, and not since then. Returns whether
+ * there was any.
+ */
+static bool look_for_some(struct lever_nvidia *l, uint64_t began)
+{
+	struct {
+		struct nv_gpu *gpu;
+		struct nv_context *context;
+	} next[NV_USERS] = { { 0 } };
+	uint32_t first = l->load_next, user;
+	bool any = false;
+
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
 			struct nv_context *c = &l->gpu[i].context[k];
 
-			if (c->process && c->load &&
-			    try_to_adopt(l, &l->gpu[i], c->process->pid) < 0)
+			if (!c->process || !c->load || c->looked >= began ||
+			    !may_look(l, c->process->pid, &user) ||
+			    (next[user].context && next[user].context->looked <= c->looked))
 				continue;
+			next[user].gpu = &l->gpu[i];
+			next[user].context = c;
 		}
+	for (uint32_t i = 0; i < NV_USERS && nv_now(l) < began + LOOKS_NS; i++) {
+		struct nv_context *c = next[user = (first + i) % NV_USERS].context;
+
+		if (!c || !c->process || !c->load)
+			continue;
+		look_for_load(l, next[user].gpu, c);
+		l->load_next = user + 1;
+		any = true;
+	}
+	return any;
+}
+
+void nv_adopt_loads(struct lever_nvidia *l)
+{
+	uint64_t began = nv_now(l);
+
+	while (look_for_some(l, began))
+		;
 }
 
 void nv_adopt_old(struct lever_nvidia *l)

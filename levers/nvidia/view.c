@@ -193,7 +193,8 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 		uint32_t pid = l->unknown[k].pid;
 		const char *remedy = l->unknown[k].remedy;
 
-		if (!pid || l->unknown[k].found || has_slot(l, pid) || !nv_uses_driver(l->sys, pid))
+		if (!pid || !remedy || l->unknown[k].found || has_slot(l, pid) ||
+		    !nv_uses_driver(l->sys, pid))
 			continue;
 		if (n++ < cap) {
 			struct lever_nvidia_process *o = &list[n - 1];
@@ -202,10 +203,7 @@ int lever_nvidia_processes(const struct lever_nvidia *l, struct lever_nvidia_pro
 			o->pid = pid;
 			o->memory_bytes = LEVER_NVIDIA_NOT_KNOWN;
 			nv_process_name(pid, o->comm, sizeof(o->comm));
-			o->remedy =
-				remedy ? remedy
-				       : "it is older than the daemon and could not be adopted: "
-					 "restart it";
+			o->remedy = remedy;
 		}
 	}
 	return n;

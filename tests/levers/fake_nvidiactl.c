@@ -691,6 +691,11 @@ static int fake_pidfd_open(void *ctx, int pid)
 	return PID_FD + (int)(fake->users++ % 32);
 }
 
+static uint32_t fake_owner(void *ctx, int pid)
+{
+	return fake->owner_from && (uint32_t)pid >= fake->owner_from ? FAKE_OTHER_USER : 0;
+}
+
 static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
 {
 	int n = fake->moved_to && (uint32_t)pid == fake->moved_pid;
@@ -729,6 +734,7 @@ const struct nv_sys fake_sys = {
 	.pidfd_getfd = fake_pidfd_getfd,
 	.ctl_fds = fake_ctl_fds,
 	.alive = fake_alive,
+	.owner = fake_owner,
 	.now_ns = fake_now,
 };
 

@@ -24,6 +24,7 @@
 #define FAKE_MEMORIES	  64
 #define FAKE_MEMORY_BYTES 131072
 #define FAKE_FAILURES	  8
+#define FAKE_OTHER_USER	  4242u
 
 struct fake_channel {
 	uint32_t client, handle, group, gpu;
@@ -89,6 +90,7 @@ struct fake_driver {
 	uint32_t fail_class;	/* an allocation that fails with fail_status */
 	/* controls that name this client's channels fail with fail_status */
 	uint32_t fail_client;
+	uint32_t owner_from;   /* pids from this one on are FAKE_OTHER_USER's; 0: none is */
 	uint32_t dead;	       /* a pid that is no process any more */
 	uint32_t no_memory_of; /* the pid whose memory it does not say */
 	/* every control takes so long (of the fake's own clock) */
