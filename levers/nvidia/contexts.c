@@ -470,8 +470,9 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		case NV_GONE_CHANNEL:
 			if (host[i] && nv_context_of(g, host[i]))
 				nv_sight_changed(l, nv_context_of(g, host[i]));
+			/* What a load has is not known. It ends where another program begins. */
 			if (nv_context_of(g, what.process) &&
-			    !nv_context_of(g, what.process)->load &&
+			    (!nv_context_of(g, what.process)->load || r->kind == DISCOVER_EXEC) &&
 			    !nv_process_computes(what.process, g->rm.device_instance))
 				context_remove(l, g, what.process, true);
 			break;

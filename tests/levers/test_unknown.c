@@ -208,6 +208,19 @@ static void one_whose_records_wait_is_not_listed(void **state)
 	lever_nvidia_close(l);
 }
 
+/* What it had ends there, and no record says so. */
+static void a_load_ends_where_another_program_begins(void **state)
+{
+	struct lever_nvidia *l = up();
+
+	(void)state;
+	closed(l, ONE);
+	say(l, DISCOVER_EXEC, ONE, 0, 0);
+	assert_null(context_of(l, ONE));
+	assert_null(nv_unknown_of(l, ONE, false));
+	lever_nvidia_close(l);
+}
+
 /* The log names a process that does not seem to have the driver open. */
 static void one_without_descriptors_is_not_looked_for_all_the_time(void **state)
 {
@@ -244,6 +257,7 @@ int main(void)
 		cmocka_unit_test_setup(many_processes_of_one_user_cost_others_little, before),
 		cmocka_unit_test_setup(one_process_too_many_is_said_once, before),
 		cmocka_unit_test_setup(one_whose_records_wait_is_not_listed, before),
+		cmocka_unit_test_setup(a_load_ends_where_another_program_begins, before),
 		cmocka_unit_test_setup(one_without_descriptors_is_not_looked_for_all_the_time,
 				       before),
 	};
