@@ -100,6 +100,7 @@ static bool hides(const char *options, gid_t *group)
 }
 
 struct hidden {
+	bool read; /* the rest is so */
 	bool others;
 	gid_t sees_all;
 };
@@ -110,7 +111,7 @@ static void read_mounts(void *memory)
 	char line[1024], at[256];
 	FILE *mounts = fopen("/proc/self/mountinfo", "re");
 
-	*hidden = (struct hidden){ .sees_all = (gid_t)-1 };
+	*hidden = (struct hidden){ .read = mounts, .sees_all = (gid_t)-1 };
 	/* The last one at a place is the one that is seen. */
 	while (mounts && fgets(line, sizeof(line), mounts)) {
 		const char *type = strstr(line, " - proc ");
@@ -137,7 +138,7 @@ bool process_others_hidden(gid_t *group)
 	struct hidden now = { 0 };
 
 	if (!looked || rtxg_now_ns() >= looked + HIDDEN_NS) {
-		if (!rtx_lib_patience((uid_t)-1, &call, &now, sizeof(now)))
+		if (!rtx_lib_patience((uid_t)-1, &call, &now, sizeof(now)) && now.read)
 			known = now;
 		looked = rtxg_now_ns();
 	}
