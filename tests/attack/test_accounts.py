@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from typing import Any
 
 from users import ATTACKER, VICTIM, Connection, Stage
@@ -79,3 +81,25 @@ def test_tasks_of_one_user_leave_places_to_others_and_to_administrators(stage: S
     assert free >= 128
     for where in combinations()[-free:]:
         assert stage.daemon.task(**where)
+
+
+def test_what_is_reserved_on_every_gpu_counts_for_no_user_who_names_one(stage: Stage) -> None:
+    """It is there from the start. The user has places left, and takes those of his own tasks."""
+    reserved = 20
+    vgpus = "".join(f"[VGPU r{i}]\nGPUMin=2%\n" for i in range(reserved))
+    stage.daemon.write_config(f"[Daemon]\nGPUNames=any\n{vgpus}[VGPU own]\n")
+    stage.daemon.start(mode="--system")
+    before = places(stage)
+    task = stage.attack(lambda go: hold(stage, go))
+    assert places(stage) - before == reserved + 1
+    assert stage.usage(ATTACKER)["accounts"]["used"] == 1
+    task.kill()
+
+
+def hold(stage: Stage, go: Callable[[], None]) -> None:
+    """A task on a GPU that nobody has named before."""
+    connection = Connection(stage.daemon.socket)
+    reply = connection.open(vgpu="own", gpu="new")
+    assert reply["ok"], reply
+    go()
+    signal.pause()
