@@ -125,10 +125,17 @@ struct {
 /* Processes that user space governs, with what it attached to them. A child inherits it at fork. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, DISCOVER_WATCHED);
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct discover_watched);
 } watched SEC(".maps");
+
+/*
+ * A program may fork without end, and its children stand there too. So no user has more places than
+ * are left for others: how many each has, and how many are taken in all.
+ */
+unsigned long long held[DISCOVER_USERS], watching;
+unsigned long long unfollowed; /* processes that had no place there */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -220,6 +227,31 @@ static __always_inline void note_missed(u32 kind)
 	__sync_fetch_and_add(&lost, 1);
 }
 
+/*
+ * From now on the process is watched, if its user, who is the caller's, has a place left. Is it?
+ * set: the tag counts also where one of that number is there, which has ended unseen.
+ */
+static __always_inline int watch(u32 pid, u32 tag, int set)
+{
+	u32 user = (u32)bpf_get_current_uid_gid() & (DISCOVER_USERS - 1);
+	struct discover_watched *there, new = { .tag = tag, .user = user };
+
+	there = bpf_map_lookup_elem(&watched, &pid);
+	if (there) {
+		if (set)
+			there->tag = tag;
+		return 1;
+	}
+	if (!DISCOVER_MAY_WATCH(held[user], watching) ||
+	    bpf_map_update_elem(&watched, &pid, &new, BPF_NOEXIST)) {
+		__sync_fetch_and_add(&unfollowed, 1);
+		return 0;
+	}
+	__sync_fetch_and_add(&held[user], 1);
+	__sync_fetch_and_add(&watching, 1);
+	return 1;
+}
+
 static __always_inline int may_have_more(u32 user)
 {
 	u64 waiting = made[user] - taken[user];
@@ -232,7 +264,8 @@ static __always_inline int may_have_more(u32 user)
 
 static __always_inline struct discover_record *record_begin(u32 kind)
 {
-	u32 *tag, key, user = (u32)bpf_get_current_uid_gid() & (DISCOVER_USERS - 1);
+	u32 key, user = (u32)bpf_get_current_uid_gid() & (DISCOVER_USERS - 1);
+	struct discover_watched *w;
 	struct discover_record *r = 0;
 
 	if (may_have_more(user))
@@ -250,9 +283,9 @@ static __always_inline struct discover_record *record_begin(u32 kind)
 	r->ns = bpf_ktime_get_ns();
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
 	key = r->pid;
-	tag = bpf_map_lookup_elem(&watched, &key);
-	if (tag)
-		r->tag = *tag;
+	w = bpf_map_lookup_elem(&watched, &key);
+	if (w)
+		r->tag = w->tag;
 	return r;
 }
 
@@ -333,14 +366,14 @@ static __always_inline void report_alloc(const struct call *call, u64 arg, int l
 	r->class_id = class;
 	if (class == DISCOVER_CLASS_ROOT || class == DISCOVER_CLASS_ROOT_NON_PRIV ||
 	    class == DISCOVER_CLASS_ROOT_CLIENT) {
-		u32 pid = r->pid, none = 0;
+		u32 pid = r->pid;
 
 		/*
 		 * A new client's handle comes back in hObjectNew (and is its own root). From now on
 		 * the process is watched.
 		 */
 		r->client = r->object;
-		bpf_map_update_elem(&watched, &pid, &none, BPF_NOEXIST);
+		watch(pid, 0, 0);
 	} else if (class == DISCOVER_CLASS_DEVICE && params) {
 		if (!bpf_probe_read_user(&word, sizeof(word), (void *)params))
 			r->device = word;
@@ -530,19 +563,21 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *child = (void *)ctx->args[1];
 	struct discover_record *r;
-	u32 pid, tgid, parent, tid, *tag, value;
+	u32 pid, tgid, parent, tid, value;
+	struct discover_watched *w;
 
 	whoami(&parent, &tid);
-	tag = bpf_map_lookup_elem(&watched, &parent);
-	if (!tag)
+	w = bpf_map_lookup_elem(&watched, &parent);
+	if (!w)
 		return 0;
-	value = *tag;
+	value = w->tag;
 	pid = BPF_CORE_READ(child, pid);
 	tgid = BPF_CORE_READ(child, tgid);
 	if (pid != tgid) /* a thread */
 		return 0;
 	tgid = pid_in_namespace(child, tgid);
-	bpf_map_update_elem(&watched, &tgid, &value, BPF_ANY);
+	if (!watch(tgid, value, 1))
+		return 0;
 	r = record_begin(DISCOVER_FORK);
 	if (!r)
 		return 0;
@@ -575,18 +610,25 @@ SEC("raw_tp/sched_process_exit")
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
+	struct discover_watched *w;
 	struct discover_record *r;
-	u32 pid, tid;
+	u32 pid, tid, user;
 
 	whoami(&pid, &tid);
-	if (!bpf_map_lookup_elem(&watched, &pid))
+	w = bpf_map_lookup_elem(&watched, &pid);
+	if (!w)
 		return 0;
+	user = w->user & (DISCOVER_USERS - 1);
 	if (BPF_CORE_READ(task, signal, live.counter) > 0) /* other threads live on */
 		return 0;
+	/* Submitted before any other branch: the verifier of Linux 6.1 loses it there. */
 	r = record_begin(DISCOVER_EXIT);
-	bpf_map_delete_elem(&watched, &pid);
 	if (r)
 		bpf_ringbuf_submit(r, 0);
+	if (!bpf_map_delete_elem(&watched, &pid)) {
+		__sync_fetch_and_add(&held[user], -1);
+		__sync_fetch_and_add(&watching, -1);
+	}
 	return 0;
 }
 

@@ -22,7 +22,8 @@ enum discover_kind {
 	DISCOVER_EXIT, /* pid has ended; only for processes in the watched set */
 	/*
 	 * records of pid were lost: count in `object`. pid 0: of processes that are not known;
-	 * value 1: the ends of such, and no others
+	 * value 1: the ends of such, and no others. value DISCOVER_UNWATCHED: none, but so many
+	 * processes are not in the watched set, for their user has no place left there
 	 */
 	DISCOVER_LOST,
 	/*
@@ -90,7 +91,17 @@ struct discover_record {
 };
 
 /* Parts of the ring: a power of two. Users whose ids differ by a multiple of it share one. */
-#define DISCOVER_USERS 1024u
+#define DISCOVER_USERS	   1024u
+#define DISCOVER_UNWATCHED 2u
+
+/* processes in the watched set */
+#define DISCOVER_WATCHED 65536u
+/* One more of a user who has that many, of so many in all? */
+#define DISCOVER_MAY_WATCH(has, all) ((all) < DISCOVER_WATCHED && (has) < DISCOVER_WATCHED - (all))
+struct discover_watched {
+	unsigned int tag;
+	unsigned int user; /* whose place it takes, of DISCOVER_USERS */
+};
 /* records of one user that wait in the ring, at most */
 #define DISCOVER_WAITING 8192u
 

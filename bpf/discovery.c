@@ -4,6 +4,7 @@
  * keeps none.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,8 +22,9 @@ struct discovery {
 	struct ring_buffer *ring;
 	discovery_fn fn;
 	void *ctx;
-	uint64_t lost, unnamed, ends; /* when they were looked at last */
-	bool missing;		      /* processes that were not told of as yet */
+	/* when they were looked at last */
+	uint64_t lost, unnamed, ends, unfollowed;
+	bool missing; /* processes that were not told of as yet */
 	uint64_t until_ns;
 };
 
@@ -148,6 +150,7 @@ bool discovery_read(struct discovery *d, uint64_t until_ns, discovery_fn fn, voi
 	d->ctx = ctx;
 	d->until_ns = until_ns;
 	more = ring_buffer__consume(d->ring) == -EAGAIN;
+	tell_unknown(d, d->skel->bss->unfollowed, &d->unfollowed, DISCOVER_UNWATCHED);
 	lost = d->skel->bss->lost;
 	if (lost == d->lost && !d->missing)
 		return more;
@@ -156,8 +159,38 @@ bool discovery_read(struct discovery *d, uint64_t until_ns, discovery_fn fn, voi
 	return more || d->missing;
 }
 
+static uint32_t user_of(uint32_t pid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%u", pid);
+	return stat(path, &st) ? 0 : st.st_uid % DISCOVER_USERS;
+}
+
 int discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)
 {
-	return bpf_map_update_elem(bpf_map__fd(d->skel->maps.watched), &pid, &tag, BPF_ANY) ? -errno
-											    : 0;
+	int map = bpf_map__fd(d->skel->maps.watched), err;
+	struct discover_watched new = { .tag = tag, .user = user_of(pid) }, there;
+	unsigned long long *has = &d->skel->bss->held[new.user], *all = &d->skel->bss->watching;
+
+	do {
+		err = 0;
+		if (!bpf_map_lookup_elem(map, &pid, &there)) {
+			there.tag = tag;
+			err = bpf_map_update_elem(map, &pid, &there, BPF_EXIST) ? -errno : 0;
+			continue;
+		}
+		if (!DISCOVER_MAY_WATCH(__atomic_load_n(has, __ATOMIC_ACQUIRE),
+					__atomic_load_n(all, __ATOMIC_ACQUIRE)))
+			return -ENOSPC;
+		__atomic_fetch_add(has, 1, __ATOMIC_ACQ_REL);
+		__atomic_fetch_add(all, 1, __ATOMIC_ACQ_REL);
+		if (!bpf_map_update_elem(map, &pid, &new, BPF_NOEXIST))
+			return 0;
+		err = -errno;
+		__atomic_fetch_sub(has, 1, __ATOMIC_ACQ_REL);
+		__atomic_fetch_sub(all, 1, __ATOMIC_ACQ_REL);
+	} while (err == -EEXIST || err == -ENOENT); /* it has come, or gone, meanwhile */
+	return err;
 }

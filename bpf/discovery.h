@@ -31,7 +31,10 @@ int discovery_fd(const struct discovery *discovery);
 typedef void (*discovery_fn)(void *ctx, const struct discover_record *record);
 bool discovery_read(struct discovery *discovery, uint64_t until_ns, discovery_fn fn, void *ctx);
 
-/* Follows a process: its children inherit the tag, and its fork, exec and exit are reported. */
+/*
+ * Follows a process: its children inherit the tag, and its fork, exec and exit are reported.
+ * -ENOSPC: so many of its user are followed that the places that are left are others'.
+ */
 int discovery_watch(struct discovery *discovery, uint32_t pid, uint32_t tag);
 
 #endif

@@ -573,7 +573,7 @@ int nv_registry_feed(struct nv_registry *registry, const struct discover_record 
 		controlled(registry, r, what);
 		return 0;
 	case DISCOVER_LOST:
-		registry->lost += r->object;
+		registry->lost += r->value == DISCOVER_UNWATCHED ? 0 : r->object;
 		return 0;
 	case DISCOVER_DUP:
 		duplicated(registry, r, what);

@@ -393,6 +393,19 @@ static void missed(struct lever_nvidia *l, const struct discover_record *r)
 	       r->pid, (unsigned long long)l->registry.lost);
 }
 
+/* What they are the children of, and their ends, is looked for in /proc now and then. */
+static void unwatched(struct lever_nvidia *l, const struct discover_record *r)
+{
+	l->unwatched += r->object;
+	if (l->unwatched < 2 * l->unwatched_said)
+		return;
+	l->unwatched_said = l->unwatched;
+	nv_log(l, LEVER_NVIDIA_WARNING,
+	       "%llu processes are not followed so far: of one user more are than are left for "
+	       "others; their vGPU is that of a parent while this lives",
+	       (unsigned long long)l->unwatched);
+}
+
 void nv_contexts_feed(void *ctx, const struct discover_record *r)
 {
 	struct lever_nvidia *l = ctx;
@@ -438,7 +451,7 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 			nv_assigned_born(&l->assigned, r->pid, r->tag, r->value);
 		else if (r->kind == DISCOVER_EXIT)
 			nv_assigned_remove(&l->assigned, r->pid);
-		else if (r->kind == DISCOVER_LOST && r->value)
+		else if (r->kind == DISCOVER_LOST && r->value == 1)
 			l->pruning = true;
 		else if (r->kind == DISCOVER_LOST && l->inheriting)
 			l->inherit_again = true;
@@ -448,7 +461,9 @@ void nv_contexts_feed(void *ctx, const struct discover_record *r)
 		if (l->assigned.dirty && l->next_watch > nv_now(l) + ASSIGNED_NS)
 			l->next_watch = nv_now(l) + ASSIGNED_NS;
 	}
-	if (r->kind == DISCOVER_LOST)
+	if (r->kind == DISCOVER_LOST && r->value == DISCOVER_UNWATCHED)
+		unwatched(l, r);
+	else if (r->kind == DISCOVER_LOST)
 		missed(l, r);
 	if (what.change == NV_DUPLICATE)
 		duplicated(l, what.process, what.group, r);

@@ -144,8 +144,9 @@ struct lever_nvidia {
 	uint64_t pump_again;	  /* when the records that wait are read; UINT64_MAX: at once */
 	uint64_t pump_spent;	  /* on reading them without a pause, at the end of the last read */
 	uint64_t pump_ended;
-	bool rescan;	       /* a process has `missed` */
-	uint64_t rescan_again; /* none is looked at before */
+	uint64_t unwatched, unwatched_said; /* processes of a user who has too many, the same */
+	bool rescan;			    /* a process has `missed` */
+	uint64_t rescan_again;		    /* none is looked at before */
 	uint64_t next_watch, next_calibrate;
 	uint64_t open_again;  /* no more queues are opened before: the driver is slow */
 	uint64_t claim_again; /* no claim is looked into before: see claims.h */

@@ -16,7 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/nvidia-needs"
 
 #: what the headers name that is not the driver's
-OWN = {"RM_IOC", "NVRM_RELEASE_OLDEST", "NV_CHANNEL_MOVED", "NV_USERD_END", "DISCOVER_USERS", "DISCOVER_WAITING"}
+OWN = {"RM_IOC", "NVRM_RELEASE_OLDEST", "NV_CHANNEL_MOVED", "NV_USERD_END", "DISCOVER_USERS", "DISCOVER_WAITING"} | {
+    "DISCOVER_UNWATCHED",
+    "DISCOVER_WATCHED",
+    "DISCOVER_MAY_WATCH",
+}
 
 
 def load():
@@ -112,6 +116,9 @@ def test_each_control_that_can_be_asked_is_asked() -> None:
     """The running driver is asked for all that the lever issues on objects of its own."""
     text = (ROOT / "levers/nvidia/needs.c").read_text()
     asked = dict(re.findall(r'NEED\(OF_\w+, (\w+),\s+"(\w+)"', text))
-    own = {row["ours"]: row["theirs"] for row in needs.rows()
-           if row["what"] == "control" and row["for"] != "experiments" and row["ours"].startswith(("NV0000", "NV2080", "NV90CD"))}
+    own = {
+        row["ours"]: row["theirs"]
+        for row in needs.rows()
+        if row["what"] == "control" and row["for"] != "experiments" and row["ours"].startswith(("NV0000", "NV2080", "NV90CD"))
+    }
     assert asked == own

@@ -21,13 +21,14 @@
 #define OTHER 5000u /* the first process of the other user */
 #define MANY  100u
 
-static int lines;
+static int lines, unfollowed;
 
 static void count(void *ctx, enum lever_nvidia_log level, const char *line)
 {
 	(void)ctx;
 	(void)level;
 	lines += strstr(line, "UNMANAGED") != NULL;
+	unfollowed += strstr(line, "not followed") != NULL;
 }
 
 static struct lever_nvidia *up(void)
@@ -35,7 +36,7 @@ static struct lever_nvidia *up(void)
 	struct lever_nvidia *l = lever_up();
 
 	l->ops.log = count;
-	lines = 0;
+	lines = unfollowed = 0;
 	fake->now += 1000 * MS;
 	return l;
 }
@@ -249,6 +250,28 @@ static void one_without_descriptors_is_not_looked_for_all_the_time(void **state)
 	lever_nvidia_close(l);
 }
 
+/* No record is missing for that, so nobody is looked for; it is said, and not all the time. */
+static void processes_that_are_not_followed_are_told_of(void **state)
+{
+	struct lever_nvidia *l = up();
+	struct discover_record r = { .kind = DISCOVER_LOST,
+				     .object = 1,
+				     .value = DISCOVER_UNWATCHED };
+
+	(void)state;
+	cuda_process(into_lever, l, ONE, FIRST, 200, 0);
+	l->options.assigned =
+		"none"; /* what was put into vGPUs is looked for among their children */
+	for (int i = 0; i < 1000; i++)
+		nv_contexts_feed(l, &r);
+	assert_false(nv_registry_process(&l->registry, ONE)->missed || l->rescan);
+	assert_int_equal(l->registry.lost, 0);
+	assert_true(l->inheriting);
+	assert_in_range(unfollowed, 1, 12);
+	l->options.assigned = NULL;
+	lever_nvidia_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +281,7 @@ int main(void)
 		cmocka_unit_test_setup(one_process_too_many_is_said_once, before),
 		cmocka_unit_test_setup(one_whose_records_wait_is_not_listed, before),
 		cmocka_unit_test_setup(a_load_ends_where_another_program_begins, before),
+		cmocka_unit_test_setup(processes_that_are_not_followed_are_told_of, before),
 		cmocka_unit_test_setup(one_without_descriptors_is_not_looked_for_all_the_time,
 				       before),
 	};
