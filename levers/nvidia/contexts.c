@@ -14,7 +14,7 @@
 #include "contexts.h"
 #include "couple.h"
 #include "state.h"
-#include "unknown.h"
+#include "unknown_table.h"
 #include "vgpus.h"
 #include "warm_up.h"
 

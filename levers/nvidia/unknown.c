@@ -11,86 +11,18 @@
 #include "carry_out.h"
 #include "claims.h"
 #include "contexts.h"
-#include "subuid.h"
 #include "state.h"
 #include "unknown.h"
+#include "unknown_table.h"
 #include "vgpus.h"
 
-#define ADOPT_AGAIN_NS	1000000000ull /* the first pause; it doubles */
-#define ADOPT_PAUSE_MAX 30000000000ull
-#define UNREAD_NS	100000000ull  /* all that waited is read by then */
-#define RESCAN_NS	1000000000ull /* the first pause between two looks; it doubles, */
-#define RESCAN_MAX	60000000000ull
-#define RESCAN_PART	20u /* and no more than such a part of the time goes into all looks */
-#define LOOKS_PART	20u /* the same of the looks for one user's processes */
-#define LOOKS_NS	20000000ull /* no look for a load begins so long after the first */
-
-/*
- * A look takes a tenth of a second, and any user may have processes that are looked for. So each
- * user has a part of the time for that, and a part of the table.
- */
-static uint32_t user_of(struct lever_nvidia *l, uint32_t pid)
-{
-	return rtx_lib_subuid_account(l->sys->owner(l->sys->ctx, (int)pid), NULL) % NV_USERS;
-}
-
-/* A free place; else one of the user who has most of them. */
-static struct nv_unknown *make_place(struct lever_nvidia *l)
-{
-	uint32_t has[NV_USERS] = { 0 }, most = 0;
-
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++) {
-		if (!l->unknown[i].pid)
-			return &l->unknown[i];
-		has[l->unknown[i].user]++;
-	}
-	for (uint32_t i = 0; i < NV_USERS; i++)
-		most = has[i] > has[most] ? i : most;
-	while (l->unknown[l->unknown_next++ % NV_UNKNOWN].user != most)
-		;
-	return &l->unknown[(l->unknown_next - 1) % NV_UNKNOWN];
-}
-
-struct nv_unknown *nv_unknown_of(struct lever_nvidia *l, uint32_t pid, bool make)
-{
-	struct nv_unknown *u;
-
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid == pid)
-			return &l->unknown[i];
-	if (!make)
-		return NULL;
-	u = make_place(l);
-	*u = (struct nv_unknown){ .pid = pid, .user = user_of(l, pid) };
-	return u;
-}
-
-bool nv_has_no_place(struct lever_nvidia *l, uint32_t pid, const char *remedy)
-{
-	struct nv_unknown *u = nv_unknown_of(l, pid, true);
-	bool said = u->remedy == remedy;
-
-	u->remedy = remedy;
-	u->waits = true;
-	u->found = false;
-	u->again = nv_now(l) + ADOPT_PAUSE_MAX;
-	return said;
-}
-
-void nv_is_read(struct lever_nvidia *l, uint32_t pid)
-{
-	const struct nv_unknown *u = nv_unknown_of(l, pid, false);
-
-	if (u && u->waits && !u->remedy)
-		nv_known_now(l, pid);
-}
-
-void nv_known_now(struct lever_nvidia *l, uint32_t pid)
-{
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid == pid)
-			memset(&l->unknown[i], 0, sizeof(l->unknown[i]));
-}
+#define ADOPT_AGAIN_NS 1000000000ull /* the first pause; it doubles */
+#define UNREAD_NS      100000000ull  /* all that waited is read by then */
+#define RESCAN_NS      1000000000ull /* the first pause between two looks; it doubles, */
+#define RESCAN_MAX     60000000000ull
+#define RESCAN_PART    20u /* and no more than such a part of the time goes into all looks */
+#define LOOKS_PART     20u /* the same of the looks for one user's processes */
+#define LOOKS_NS       20000000ull /* no look for a load begins so long after the first */
 
 static int adopt(struct lever_nvidia *l, uint32_t pid, struct nv_adopt_stats *st)
 {
@@ -167,11 +99,11 @@ static void look_later(struct lever_nvidia *l, struct nv_unknown *u, bool found)
 {
 	uint64_t now = nv_now(l);
 
-	if (found && now > u->again + ADOPT_PAUSE_MAX)
+	if (found && now > u->again + NV_UNKNOWN_PAUSE_MAX)
 		u->pause = 0;
 	u->pause = u->pause ? u->pause * 2 : ADOPT_AGAIN_NS;
-	if (u->pause > ADOPT_PAUSE_MAX)
-		u->pause = ADOPT_PAUSE_MAX;
+	if (u->pause > NV_UNKNOWN_PAUSE_MAX)
+		u->pause = NV_UNKNOWN_PAUSE_MAX;
 	u->again = now + u->pause;
 	u->found = found;
 }
@@ -182,7 +114,7 @@ static bool may_look(struct lever_nvidia *l, uint32_t pid, uint32_t *user)
 	const struct nv_unknown *u = nv_unknown_of(l, pid, false);
 	uint64_t now = nv_now(l);
 
-	*user = u ? u->user : user_of(l, pid);
+	*user = u ? u->user : nv_unknown_user(l, pid);
 	return now >= l->looks_again[*user] && (!u || now >= u->again);
 }
 
@@ -402,11 +334,4 @@ void nv_adopt_old(struct lever_nvidia *l)
 			if (err == -ENXIO)
 				nv_known_now(l, users[i]);
 		}
-}
-
-void nv_unknown_prune(struct lever_nvidia *l)
-{
-	for (uint32_t i = 0; i < NV_UNKNOWN; i++)
-		if (l->unknown[i].pid && !l->sys->alive(l->sys->ctx, (int)l->unknown[i].pid))
-			memset(&l->unknown[i], 0, sizeof(l->unknown[i]));
 }

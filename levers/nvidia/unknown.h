@@ -9,19 +9,6 @@
 
 #include "state.h"
 
-/* The entry of a process in the table of those that are there and not governed; NULL: none. */
-struct nv_unknown *nv_unknown_of(struct lever_nvidia *l, uint32_t pid, bool make);
-/*
- * There is no place for its context on a GPU, and why, for people. Returns whether that was so
- * already.
- */
-bool nv_has_no_place(struct lever_nvidia *l, uint32_t pid, const char *remedy);
-/* The records of it that were waited for have come. */
-void nv_is_read(struct lever_nvidia *l, uint32_t pid);
-/* It is none of those any more. */
-void nv_known_now(struct lever_nvidia *l, uint32_t pid);
-/* Takes those out that have ended. */
-void nv_unknown_prune(struct lever_nvidia *l);
 /*
  * A process has the engine of this GPU and is not known: looks for its channels. While they are not
  * found it is a load that the policy knows of.

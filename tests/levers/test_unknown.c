@@ -16,6 +16,7 @@
 #include "rig.h"
 #include "state.h"
 #include "unknown.h"
+#include "unknown_table.h"
 
 #define ONE   102u
 #define OTHER 5000u /* the first process of the other user */
