@@ -67,6 +67,12 @@ static void cannot(struct nv_gpu *g, uint32_t what)
 	g->cannot_now &= ~what;
 }
 
+static void none_can(struct lever_nvidia *l)
+{
+	for (uint32_t k = 0; k < l->gpus; k++)
+		cannot(&l->gpu[k], ~0u);
+}
+
 static int helper_start(struct helper *h)
 {
 	char own[PATH_MAX], fd[16];
@@ -379,8 +385,7 @@ void nv_probe(struct lever_nvidia *l)
 		result(l, "suspend", err, "not tried: no context of our own (%s)", why);
 		result(l, "slice", err, "not tried: no context of our own (%s)", why);
 		result(l, "demand", err, "not tried: no context of our own (%s)", why);
-		for (uint32_t k = 0; k < l->gpus; k++)
-			cannot(&l->gpu[k], ~0u);
+		none_can(l);
 		goto out;
 	}
 	g = gpu_of(l, (uint32_t)h[0].pid);
@@ -388,7 +393,7 @@ void nv_probe(struct lever_nvidia *l)
 		p[i] = nv_registry_process(&l->registry, (uint32_t)h[i].pid);
 		if (!p[i] || nv_batch_add(&b, p[i], g->rm.device_instance, NV_ALL) || !b.count) {
 			result(l, "discovery", -ENOENT, "our own context was not seen being made");
-			cannot(g, ~0u);
+			none_can(l);
 			goto out;
 		}
 	}

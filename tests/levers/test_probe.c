@@ -32,7 +32,8 @@ void __wrap_discovery_close(struct discovery *d);
 static const uint32_t clients[HELPERS] = { FIRST, SECOND };
 static pid_t parent, helpers[HELPERS];
 static int started, reads[HELPERS];
-static int *made; /* shared with the helpers: who has a context */
+static bool silent; /* no record tells of the helpers */
+static int *made;   /* shared with the helpers: who has a context */
 
 pid_t __wrap_fork(void)
 {
@@ -80,7 +81,8 @@ bool __wrap_discovery_read(struct discovery *d, uint64_t until_ns, discovery_fn 
 	(void)until_ns;
 	fn(ctx, &other);
 	for (uint32_t i = 0; i < HELPERS; i++) {
-		if (!__atomic_load_n(&made[i], __ATOMIC_ACQUIRE) || ++reads[i] > BEHIND + 1)
+		if (silent || !__atomic_load_n(&made[i], __ATOMIC_ACQUIRE) ||
+		    ++reads[i] > BEHIND + 1)
 			continue;
 		more = more || reads[i] <= BEHIND;
 		if (reads[i] == BEHIND + 1)
@@ -147,6 +149,22 @@ static void its_own_records_are_read_behind_those_of_others(void **state)
 	lever_nvidia_close(l);
 }
 
+/* Which GPU they are on is not known either: programs are left alone on all of them. */
+static void where_its_own_are_not_seen_nothing_is_governed(void **state)
+{
+	struct lever_nvidia *l;
+
+	(void)state;
+	fake->gpus = 2;
+	silent = true;
+	l = probed();
+	silent = false;
+	assert_int_equal(said_of(l, "discovery")->error, -ENOENT);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(l->gpu[i].can | l->gpu[i].cannot_now, 0);
+	lever_nvidia_close(l);
+}
+
 /* What counts on while it is stopped is not stopped, also when there is a guardian later. */
 static void what_a_probe_denies_no_guardian_brings_back(void **state)
 {
@@ -162,6 +180,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(its_own_records_are_read_behind_those_of_others, before),
+		cmocka_unit_test_setup(where_its_own_are_not_seen_nothing_is_governed, before),
 		cmocka_unit_test_setup(what_a_probe_denies_no_guardian_brings_back, before),
 	};
 
