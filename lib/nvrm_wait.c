@@ -245,6 +245,11 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 			if (first && w->wake)
 				be_exact(w);
 			first = false;
+			/* If it came meanwhile, no interrupt was asked for to end a sleep. */
+			if (timeline_reached(t, w->value)) {
+				woken = true;
+				break;
+			}
 			if (w->wake && now >= w->wake) {
 				look(t, w, now);
 				woken = true;

@@ -183,6 +183,21 @@ static void a_look_is_short(void **state)
 	assert_true(use(USES + 2, 100 * US) >= fake_nvrm.interrupt_late);
 }
 
+/*
+ * Wherever the thread is when the word comes: no interrupt is asked for any more then, and none is
+ * slept for. What is foreseen is learned anew for each, so that looks begin where they did.
+ */
+static void an_end_right_after_a_look_is_not_slept_over(void **state)
+{
+	for (uint64_t more = 0; more < 15 * US; more += 50) {
+		after(NULL);
+		before(NULL);
+		for (uint32_t v = 1; v <= FIRST; v++)
+			use(v, MS);
+		assert_true(use(FIRST + 1, MS + more) <= 2 * fake_nvrm.interrupt_late);
+	}
+}
+
 /* It sleeps on a timer alone, so that is when it looks. */
 static void an_end_before_the_one_foreseen_is_seen_by_then(void **state)
 {
@@ -309,6 +324,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(equal_uses_are_met, before, after),
 		cmocka_unit_test(who_sleeps_is_as_cheap_as_the_interrupt),
 		cmocka_unit_test_setup_teardown(a_look_is_short, before, after),
+		cmocka_unit_test_setup_teardown(an_end_right_after_a_look_is_not_slept_over, before,
+						after),
 		cmocka_unit_test_setup_teardown(an_end_before_the_one_foreseen_is_seen_by_then,
 						before, after),
 		cmocka_unit_test_setup_teardown(others_have_their_interrupts, before, after),
