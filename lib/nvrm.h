@@ -16,6 +16,10 @@ int rtx_lib_timeline_check(rtx_timeline_t timeline);
 /* The same, and if it is 0, what closes the timeline waits until the thread leaves. */
 int rtx_lib_timeline_enter(rtx_timeline_t timeline);
 void rtx_lib_timeline_leave(rtx_timeline_t timeline);
+/* 0, or -ENODEV: the GPU is lost. Of a timeline that stays open. */
+int rtx_lib_timeline_alive(rtx_timeline_t timeline);
+/* 0, or -ERANGE: the word has gone back since it was *seen. Of a timeline that stays open. */
+int rtx_lib_timeline_went_back(rtx_timeline_t timeline, uint32_t *seen);
 /* The next number of the timeline's own counting. */
 uint32_t rtx_lib_timeline_next(rtx_timeline_t timeline);
 

@@ -40,11 +40,11 @@ struct wait {
  * A word that has gone back may have passed the value meanwhile, and then no one would write it
  * again.
  */
-static int went_back(const struct rtx_timeline *t, struct wait *w)
+int rtx_lib_timeline_went_back(rtx_timeline_t t, uint32_t *seen)
 {
-	uint32_t word = timeline_word(t), before = w->seen;
+	uint32_t word = timeline_word(t), before = *seen;
 
-	w->seen = word;
+	*seen = word;
 	if ((int32_t)(word - before) >= 0)
 		return 0;
 	return rtx_lib_failed(
@@ -92,7 +92,7 @@ static int wait_looking(struct rtx_timeline *t, struct wait *w)
 		now = timeline_now(t);
 		ret = ended(t, w->stop, now, w->until);
 		if (!ret)
-			ret = went_back(t, w);
+			ret = rtx_lib_timeline_went_back(t, &w->seen);
 		if (!ret && now - asked > ASK_AFTER_NS) {
 			asked = now;
 			ret = rtx_lib_nvrm_alive(t->nvrm->gpu);
@@ -237,7 +237,7 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 		int ret = ended(t, w->stop, now, w->until);
 
 		if (!ret)
-			ret = went_back(t, w);
+			ret = rtx_lib_timeline_went_back(t, &w->seen);
 		if (!ret) {
 			ret = prepare(t, w, first, now, &quiet);
 			if (ret)
@@ -314,6 +314,11 @@ int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, u
 	}
 	rtx_lib_timeline_leave(t);
 	return ret;
+}
+
+int rtx_lib_timeline_alive(rtx_timeline_t t)
+{
+	return rtx_lib_nvrm_alive(t->nvrm->gpu);
 }
 
 int rtx_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until)

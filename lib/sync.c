@@ -116,6 +116,8 @@ static uint64_t soon(const struct rtx_gpu_notify *how, uint64_t ns)
 
 /* How long the host is left to wait before this thread looks whether the handle is being closed. */
 #define HOST_SYNC_NS (100 * NS_PER_MS)
+/* So long without the value, and the timeline's own wait is asked whether it can still come. */
+#define HOST_DOUBT_NS NS_PER_S
 
 /* A timeline's word is there no more when the timeline has been closed. */
 static int gone(const struct rtx_gpu_notify *how)
@@ -130,12 +132,21 @@ static int gone(const struct rtx_gpu_notify *how)
  */
 static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx_gpu_notify *how)
 {
+	uint32_t seen = __atomic_load_n(how->word, __ATOMIC_ACQUIRE);
+	uint64_t asked = rtxg_now_ns();
 	int ret = 0;
 
 	while (!ret && !reached(how)) {
 		ret = ended(h, how);
 		if (!ret)
 			ret = gone(how);
+		if (!ret && how->timeline)
+			ret = rtx_lib_timeline_went_back(how->timeline, &seen);
+		/* The host knows interrupts and the word: not that a GPU is lost. */
+		if (!ret && how->timeline && rtxg_now_ns() - asked > HOST_DOUBT_NS) {
+			asked = rtxg_now_ns();
+			ret = rtx_lib_timeline_alive(how->timeline);
+		}
 		if (ret)
 			break;
 		ret = h->transport->sync(h, engine, how->value, soon(how, HOST_SYNC_NS));

@@ -83,7 +83,8 @@ static void each_timeline_has_a_number_of_its_own(void **state)
 	}
 }
 
-static int waits; /* of the host */
+static int waits;      /* of the host */
+static bool goes_back; /* the word, while the host waits */
 
 static int host_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
 {
@@ -93,6 +94,8 @@ static int host_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu
 static int host_sync(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
 {
 	__atomic_fetch_add(&waits, 1, __ATOMIC_SEQ_CST);
+	if (goes_back)
+		set(line, 3);
 	pause_ms(1);
 	return -ETIMEDOUT;
 }
@@ -144,12 +147,60 @@ static void a_timeline_is_closed_while_the_host_waits(void **state)
 	}
 }
 
+/*
+ * The host has interrupts and the word alone, and would wait for ever. The launch ends: an engine
+ * is not blocked by work that cannot be waited for.
+ */
+static void what_no_host_sees_ends_its_wait(void **state)
+{
+	static const struct {
+		bool lost;
+		int error;
+		const char *said;
+	} cases[] = { { true, -ENODEV, "the GPU is lost" },
+		      { false, -ERANGE, "timeline 0 went back from 10 to 3" } };
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	struct transport host = rtx_lib_transport_none;
+	rtx_gpu_t task;
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	host.fence = host_fence;
+	host.sync = host_sync;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		goes_back = !cases[i].lost;
+		up();
+		set(line, 10);
+		assert_int_equal(rtx_gpu_open(&task, &options), 0);
+		task->transport = &host;
+		task->managed = true;
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		notify.how = RTX_SYNC_NOTIFY;
+		notify.timeline = line;
+		notify.value = 12;
+		/* so that the test ends where the wait does not */
+		notify.until_ns = rtxg_now_ns() + 60 * NS_PER_S;
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+		__atomic_store_n(&fake_nvrm.lost, cases[i].lost, __ATOMIC_RELAXED);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), cases[i].error);
+		assert_non_null(strstr(rtx_strerror(), cases[i].said));
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+		assert_int_equal(rtx_gpu_close(task), 0);
+		__atomic_store_n(&fake_nvrm.lost, false, __ATOMIC_RELAXED);
+		down();
+	}
+	goes_back = false;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_a_host_is_given_stays_open_until_it_has_it, before),
 		cmocka_unit_test_setup(each_timeline_has_a_number_of_its_own, before),
 		cmocka_unit_test_setup(a_timeline_is_closed_while_the_host_waits, before),
+		cmocka_unit_test_setup(what_no_host_sees_ends_its_wait, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
