@@ -148,7 +148,7 @@ static struct line *line_of(int device)
  */
 static void wait_for_stream(void *stream, void *context)
 {
-	uint64_t look_ns = FIRST_LOOK_NS;
+	uint64_t look_ns = FIRST_LOOK_NS, look_at;
 	void *its_context = context;
 	int status = 0, device;
 	struct line *line;
@@ -166,13 +166,16 @@ static void wait_for_stream(void *stream, void *context)
 	line = line_of(device);
 	if (!line || rtx_timeline_signal(line->timeline, stream, &value))
 		return;
+	look_at = rtxg_now_ns() + look_ns;
 	do {
-		err = rtx_timeline_wait(line->timeline, value, how, rtxg_now_ns() + look_ns);
+		/* A signal does not put the question off: programs have timers. */
+		err = rtx_timeline_wait(line->timeline, value, how, look_at);
 		if (err != -ETIMEDOUT)
 			continue;
 		if (call[QUERY](stream) != NOT_READY)
 			return;
 		look_ns = look_ns < LAST_LOOK_NS ? 2 * look_ns : LAST_LOOK_NS;
+		look_at = rtxg_now_ns() + look_ns;
 	} while (err == -ETIMEDOUT || err == -EINTR);
 }
 

@@ -219,6 +219,30 @@ static void signals_do_not_end_a_wait(void **state)
 	pthread_join(p.thread, NULL);
 }
 
+/* A profiler's timer, say, or a program's own: each signal ends a wait before it is time to ask. */
+static void a_stream_that_fails_between_signals_is_not_waited_for(void **state)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct program p;
+	bool back;
+
+	sigaction(SIGUSR1, &action, NULL);
+	__atomic_store_n(&signals, 0, __ATOMIC_SEQ_CST);
+	fake_cuda.query = NOT_READY;
+	start(&p, CUPTI_STREAM_SYNCHRONIZE);
+	waits_on(&p);
+	__atomic_store_n(&fake_cuda.query, ILLEGAL, __ATOMIC_SEQ_CST);
+	/* So many that it has run take longer than the longest time between two questions. */
+	while (!(back = __atomic_load_n(&p.back, __ATOMIC_SEQ_CST)) &&
+	       __atomic_load_n(&signals, __ATOMIC_SEQ_CST) < 2000) {
+		pthread_kill(p.thread, SIGUSR1);
+		usleep(500);
+	}
+	fake_cuda_finish();
+	pthread_join(p.thread, NULL);
+	assert_true(back);
+}
+
 /* More threads than there are timelines: those that have none wait as before, and all come back. */
 static void many_threads(void **state)
 {
@@ -322,6 +346,8 @@ int main(void)
 		cmocka_unit_test_setup(another_threads_capture_goes_on, before),
 		cmocka_unit_test_setup(a_stream_that_fails_is_not_waited_for, before),
 		cmocka_unit_test_setup(signals_do_not_end_a_wait, before),
+		cmocka_unit_test_setup(a_stream_that_fails_between_signals_is_not_waited_for,
+				       before),
 		cmocka_unit_test_setup(cuda_that_refuses_the_word, before),
 		cmocka_unit_test_setup(no_module_is_loaded_for_waits, before),
 		cmocka_unit_test_setup(many_threads, before),
