@@ -504,10 +504,21 @@ int rtx_lib_timeline_loud(struct rtx_timeline *t)
 	return put(t, t->armed, t->places[last].begun, false);
 }
 
+/* Has the GPU passed all that was armed? */
+static bool passed_all(const struct rtx_timeline *t)
+{
+	uint32_t last = (t->channel.put + NVRM_ENTRIES - 1) % NVRM_ENTRIES;
+
+	return __atomic_load_n(&t->channel.fences[last].payload, __ATOMIC_ACQUIRE) == t->payloads;
+}
+
 int rtx_lib_timeline_arm(struct rtx_timeline *t, uint32_t value, bool quiet)
 {
 	int ret;
 
+	/* Numbers go round, and may have done so by FENCE, which arms none. */
+	if (t->any_armed && passed_all(t) && !timeline_reached(t, value))
+		t->any_armed = false;
 	if (t->any_armed && value == t->armed)
 		return quiet ? 0 : rtx_lib_timeline_loud(t);
 	if (t->any_armed && (int32_t)(value - t->armed) < 0)

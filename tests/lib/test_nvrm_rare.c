@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_nvrm_rare.c - what seldom happens to timelines, on a GPU that is not there: numbers that have
+ * gone round unseen.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "nvrm_rig.h"
+#include "rtxg_clock.h"
+
+static int before(void **state)
+{
+	unsetenv("RTXG_HOST");
+	rig_reset();
+	return 0;
+}
+
+static void pause_ms(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+}
+
+static struct rtx_timeline_stats stats_of(rtx_timeline_t t)
+{
+	struct rtx_timeline_stats s = RTX_INIT(struct rtx_timeline_stats);
+
+	assert_int_equal(rtx_timeline_stats(t, &s), 0);
+	return s;
+}
+
+/* The engine is a thread: until it has passed an armed value. */
+static void wait_for_stamp(uint32_t value)
+{
+	uint64_t at;
+
+	while (rtx_timeline_stamp(line, value, &at))
+		pause_ms(1);
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+/* By FENCE no value is armed: the last one that was may lie more than half of all numbers back. */
+static void values_that_go_round_by_fence_can_be_armed(void **state)
+{
+	up();
+	assert_int_equal(rtx_timeline_arm(line, 1), 0);
+	set(line, 1);
+	wait_for_stamp(1);
+	for (uint32_t v = 0x40000000; v <= 0xc0000000 - 1; v += 0x40000000) {
+		set(line, v);
+		assert_int_equal(rtx_timeline_wait(line, v, RTX_SYNC_FENCE, UINT64_MAX), 0);
+	}
+	assert_int_equal(rtx_timeline_arm(line, 0x80000005), 0);
+	assert_int_equal(rtx_timeline_arm(line, 0x80000003), -ERANGE);
+	set(line, 0x80000005);
+	assert_int_equal(rtx_timeline_wait(line, 0x80000005, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	wait_for_stamp(0x80000005);
+	/* the same number a round later is another */
+	set(line, 0xc0000000);
+	set(line, 0x20000000);
+	set(line, 0x80000004);
+	assert_int_equal(rtx_timeline_arm(line, 0x80000005), 0);
+	assert_int_equal(stats_of(line).armed, 3);
+	down();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(values_that_go_round_by_fence_can_be_armed, before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
