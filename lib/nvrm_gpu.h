@@ -23,7 +23,8 @@ struct nvrm_fence {
 
 struct nvrm_channel {
 	uint32_t handle, event_handle, token;
-	uint32_t put; /* next place of the ring */
+	uint32_t put;	/* next place of the ring */
+	uint32_t given; /* places that have been used, NVRM_ENTRIES at most */
 	volatile uint32_t *ring, *userd, *push;
 	volatile struct nvrm_fence *fences; /* one for each place */
 	uint64_t push_at, fences_at;	    /* for the GPU */

@@ -19,9 +19,15 @@ static uint32_t *put_semaphore(uint32_t *p, uint64_t at, uint64_t payload, uint3
 	return p;
 }
 
-static uint32_t taken(const struct nvrm_channel *c)
+/*
+ * Has the GPU done what stood at that place? The ring's GET does not say: it counts what has been
+ * read, ahead of an acquire that waits.
+ */
+static bool is_free(const struct nvrm_channel *c, uint32_t place)
 {
-	return __atomic_load_n(&c->userd[NV_USERD_GP_GET / 4], __ATOMIC_ACQUIRE) % NVRM_ENTRIES;
+	/* the place after the next one is the first that is used again */
+	return c->given < NVRM_ENTRIES - 1 ||
+	       __atomic_load_n(&c->fences[place].payload, __ATOMIC_ACQUIRE);
 }
 
 int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t word_at,
@@ -31,8 +37,11 @@ int rtx_lib_nvrm_submit(struct nvrm_gpu *gpu, struct nvrm_channel *c, uint64_t w
 	uint64_t at = c->push_at + place * NVRM_PLACE_WORDS * 4ull;
 	uint32_t *p = methods;
 
-	if (next == taken(c))
+	/* One place stays empty, since a full ring would look like an empty one. */
+	if (!is_free(c, next))
 		return -EAGAIN;
+	c->given += c->given < NVRM_ENTRIES;
+	c->fences[place].payload = 0;
 	if (word_at)
 		p = put_semaphore(p, word_at, value, NV_SEM_ACQUIRE_CIRCULAR | NV_SEM_SWITCH);
 	/*

@@ -154,6 +154,8 @@ static void serve(struct object *c)
 	volatile uint32_t *userd = seen_by_gpu(c->userd, 512);
 	uint32_t put = __atomic_load_n(&userd[NV_USERD_GP_PUT / 4], __ATOMIC_ACQUIRE);
 
+	if (told(&fake_nvrm.reads_ahead))
+		__atomic_store_n(&userd[NV_USERD_GP_GET / 4], put, __ATOMIC_RELEASE);
 	while (c->get != put % c->entries) {
 		const uint32_t *entry = seen_by_gpu(c->ring + c->get * 8ull, 8);
 		uint64_t at = entry[0] | (uint64_t)(entry[1] & 0xff) << 32;
@@ -163,7 +165,8 @@ static void serve(struct object *c)
 		if (!methods || !carry_out(c, methods, words))
 			return;
 		c->get = (c->get + 1) % c->entries;
-		__atomic_store_n(&userd[NV_USERD_GP_GET / 4], c->get, __ATOMIC_RELEASE);
+		if (!told(&fake_nvrm.reads_ahead))
+			__atomic_store_n(&userd[NV_USERD_GP_GET / 4], c->get, __ATOMIC_RELEASE);
 	}
 }
 

@@ -26,6 +26,11 @@ struct fake_nvrm {
 	bool needs_bind, unbound_astray;
 	bool no_interrupts;    /* they are lost */
 	bool hold_fences;      /* none is written as yet: the engine takes its place again */
+	/*
+	 * It says that it has taken a place from the ring when it begins with it, as one does that
+	 * reads ahead.
+	 */
+	bool reads_ahead;
 	uint32_t release;      /* of the driver; 0: it does not say, and is 580 */
 	uint32_t refuse_class; /* that class is not known */
 	/* channels and doorbells of lower numbers are not known */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_nvrm_rare.c - what seldom happens to timelines, on a GPU that is not there: numbers that have
- * gone round unseen.
+ * test_nvrm_rare.c - what seldom happens to timelines, on a GPU that is not there: numbers that
+ * have gone round unseen, and an engine that reads far ahead.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,10 +75,36 @@ static void values_that_go_round_by_fence_can_be_armed(void **state)
 	down();
 }
 
+/* What it has read and not carried out is in memory still, and is not to be written over. */
+static void an_engine_that_reads_ahead_is_told_no_more_than_it_keeps(void **state)
+{
+	uint32_t v = 1;
+
+	__atomic_store_n(&fake_nvrm.reads_ahead, true, __ATOMIC_RELAXED);
+	up();
+	for (int round = 0; round < 3; round++) {
+		uint32_t last = v + RTX_TIMELINE_ARMED_MAX - 1;
+
+		for (; v <= last; v++)
+			assert_int_equal(rtx_timeline_arm(line, v), 0);
+		/* it has seen them all, and waits for the first */
+		pause_ms(5);
+		assert_int_equal(rtx_timeline_arm(line, v), -EAGAIN);
+		assert_non_null(strstr(rtx_strerror(), "255 values are armed"));
+		set(line, last);
+		wait_for_stamp(last);
+		assert_int_equal(__atomic_load_n(&fake_nvrm.interrupts, __ATOMIC_SEQ_CST),
+				 (round + 1) * (int)RTX_TIMELINE_ARMED_MAX);
+	}
+	down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(values_that_go_round_by_fence_can_be_armed, before),
+		cmocka_unit_test_setup(an_engine_that_reads_ahead_is_told_no_more_than_it_keeps,
+				       before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
