@@ -420,6 +420,35 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	return 0;
 }
 
+/* A launch that a thread waits for. */
+struct awaited {
+	struct rtx_gpu *h;
+	unsigned int engine;
+	uint32_t at;
+};
+
+/* The thread is cancelled (pthread_cancel): others may wait for the launch, or close the handle. */
+static void give_up(void *arg)
+{
+	const struct awaited *a = arg;
+	struct task_lane *lane = &a->h->lanes[a->engine];
+
+	rtx_lib_lock(&lane->lock, a->h->generation);
+	lane->records[a->at % LAUNCHES].state = RECORD_NOTIFIED;
+	rtx_lib_unlock(&lane->lock);
+	__atomic_fetch_sub(&a->h->users, 1, __ATOMIC_SEQ_CST);
+}
+
+static int wait_for(struct awaited *a, const struct rtx_gpu_notify *how, bool fenced)
+{
+	int ret;
+
+	pthread_cleanup_push(give_up, a);
+	ret = rtx_lib_sync_wait(a->h, a->engine, how, fenced);
+	pthread_cleanup_pop(0);
+	return ret;
+}
+
 /* Waits for a launch whose record is in state RECORD_SYNCING, and finishes it. */
 static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 			   const struct rtx_gpu_notify *how, bool fenced)
@@ -429,7 +458,7 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
-	ret = rtx_lib_sync_wait(h, engine, how, fenced);
+	ret = wait_for(&(struct awaited){ h, engine, at }, how, fenced);
 	rtx_lib_lock(&lane->lock, h->generation);
 	/*
 	 * Interrupted, or not in time: the work goes on, so the launch stays outstanding. Any other

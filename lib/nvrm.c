@@ -212,6 +212,7 @@ static void strike(struct rtx_nvrm *n)
 
 int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 {
+	not_cancelled();
 	struct rtx_nvrm *n;
 	int ret;
 
@@ -275,6 +276,7 @@ static int open_timeline(struct rtx_nvrm *n, struct rtx_timeline *t, volatile ui
 
 int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *timeline)
 {
+	not_cancelled();
 	struct rtx_timeline *t;
 	int ret;
 
@@ -353,6 +355,7 @@ static struct rtx_nvrm *lock_handle(rtx_timeline_t t, int *ret)
 
 int rtx_timeline_close(rtx_timeline_t t)
 {
+	not_cancelled();
 	struct rtx_nvrm *n;
 	int ret;
 
@@ -367,6 +370,7 @@ int rtx_timeline_close(rtx_timeline_t t)
 
 int rtx_nvrm_close(rtx_nvrm_t nvrm)
 {
+	not_cancelled();
 	int ret;
 
 	rtx_lib_forget_error();
@@ -456,6 +460,7 @@ int rtx_timeline_foresee(rtx_timeline_t t, enum rtx_foresee how)
 
 int rtx_lib_timeline_share(rtx_timeline_t t, struct timeline_share *share)
 {
+	not_cancelled();
 	int ret;
 	struct rtx_nvrm *n = lock_handle(t, &ret);
 
@@ -570,6 +575,7 @@ static unsigned int outstanding(const struct rtx_timeline *t)
 
 static int arm(rtx_timeline_t t, uint32_t value, bool always)
 {
+	not_cancelled();
 	int ret;
 
 	rtx_lib_forget_error();
@@ -608,6 +614,7 @@ int rtx_lib_timeline_ask(rtx_timeline_t t, uint32_t value)
 
 int rtx_timeline_stamp(rtx_timeline_t t, uint32_t value, uint64_t *gpu_ns)
 {
+	not_cancelled();
 	int ret;
 
 	rtx_lib_forget_error();

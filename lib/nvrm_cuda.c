@@ -7,9 +7,11 @@
 #include "errors.h"
 #include "nvrm.h"
 #include "rtxg_nvrm.h"
+#include "sys.h"
 
 int rtx_timeline_signal(rtx_timeline_t timeline, void *stream, uint32_t *value)
 {
+	not_cancelled();
 	struct cuda_page *page;
 	unsigned long long at = 0;
 	uint32_t next;

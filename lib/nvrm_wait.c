@@ -24,6 +24,7 @@
 
 /* A wait of this thread: what it was told, and what it has seen. */
 struct wait {
+	struct rtx_timeline *line;
 	uint32_t value, seen;
 	uint64_t until;
 	const bool *stop;
@@ -32,8 +33,11 @@ struct wait {
 	uint64_t payload;
 	uint64_t wake; /* when to look for the end that is foreseen; 0: not */
 	uint64_t look; /* for how long at most */
-	int slack;     /* of this thread's timers, to be set again; 0: nothing */
 	struct foresee_use use;
+
+	/* What let_go() gives back. */
+	bool leads; /* it is the one that sleeps in the driver */
+	int slack;  /* of this thread's timers; 0: nothing */
 };
 
 /*
@@ -56,6 +60,7 @@ int rtx_lib_timeline_went_back(rtx_timeline_t t, uint32_t *seen)
 
 static int ended(const struct rtx_timeline *t, const bool *stop, uint64_t now, uint64_t until)
 {
+	pthread_testcancel(); /* not every way to wait has such a place by itself */
 	if (load(&t->closing) || (stop && load(stop)))
 		return rtx_lib_failed(-ECANCELED, "timeline %u was closed by another thread",
 				      t->number);
@@ -105,8 +110,19 @@ static int wait_looking(struct rtx_timeline *t, struct wait *w)
 	return 0;
 }
 
+/* Others that wait see to it that one of them sleeps in the driver. */
+static void stop_leading(struct rtx_timeline *t, struct wait *w)
+{
+	w->leads = false;
+	store(&t->leader, 0);
+	__atomic_fetch_add(&t->turn, 1, __ATOMIC_SEQ_CST);
+	if (load(&t->users) > 1)
+		rtx_lib_futex_wake(&t->turn, false);
+}
+
 /* One sleep until an interrupt, another's wake-up, or the time to look again. */
-static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool *woken)
+static int sleep_once(struct rtx_timeline *t, struct wait *w, uint64_t now, uint64_t until,
+		      bool *woken)
 {
 	uint32_t turn = load(&t->turn);
 	int ret;
@@ -118,6 +134,7 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 		*woken = !ret;
 		return ret == -EINTR ? ret : 0;
 	}
+	w->leads = true;
 	ret = 1;
 	if (!load(&t->closing)) {
 		const struct nv_sys *sys = t->nvrm->gpu->sys;
@@ -126,10 +143,7 @@ static int sleep_once(struct rtx_timeline *t, uint64_t now, uint64_t until, bool
 		ret = sys->poll(sys->ctx, t->channel.event,
 				until - now < again ? until - now : again);
 	}
-	store(&t->leader, 0);
-	__atomic_fetch_add(&t->turn, 1, __ATOMIC_SEQ_CST);
-	if (load(&t->users) > 1)
-		rtx_lib_futex_wake(&t->turn, false);
+	stop_leading(t, w);
 	if (ret > 0)
 		__atomic_fetch_add(&t->wakes, 1, __ATOMIC_RELAXED);
 	*woken = ret > 0;
@@ -210,6 +224,7 @@ static int nap(const struct rtx_timeline *t, uint64_t now, uint64_t until)
  */
 static int prepare(struct rtx_timeline *t, struct wait *w, bool first, uint64_t now, bool *quiet)
 {
+	not_cancelled();
 	int ret;
 
 	pthread_mutex_lock(&t->lock);
@@ -226,8 +241,8 @@ static int prepare(struct rtx_timeline *t, struct wait *w, bool first, uint64_t 
 	return ret;
 }
 
-/* NOTIFY, but for what be_exact() changes. */
-static int sleep_until(struct rtx_timeline *t, struct wait *w)
+/* NOTIFY: sleeps. */
+static int wait_asleep(struct rtx_timeline *t, struct wait *w)
 {
 	uint64_t asked = timeline_now(t);
 	bool woken = true, first = true, quiet;
@@ -257,7 +272,7 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 			}
 			woken = false;
 			until = w->wake && w->wake < w->until ? w->wake : w->until;
-			ret = quiet ? nap(t, now, until) : sleep_once(t, now, until, &woken);
+			ret = quiet ? nap(t, now, until) : sleep_once(t, w, now, until, &woken);
 			if (ret == -EINTR)
 				return interrupted();
 			if (ret == -ENODEV && rtx_lib_nvrm_alive(t->nvrm->gpu))
@@ -280,20 +295,36 @@ static int sleep_until(struct rtx_timeline *t, struct wait *w)
 	return 0;
 }
 
-/* NOTIFY: sleeps. */
-static int wait_asleep(struct rtx_timeline *t, struct wait *w)
+/* However a wait ends, and by pthread_cancel() too: no other waits for this thread. */
+static void let_go(void *arg)
 {
-	int ret = sleep_until(t, w);
+	struct wait *w = arg;
 
+	if (w->leads)
+		stop_leading(w->line, w);
 	if (w->slack)
 		rtx_lib_timer_slack(w->slack);
+	__atomic_fetch_sub(&w->line->users, 1, __ATOMIC_SEQ_CST);
+	rtx_lib_timeline_leave(w->line);
+}
+
+/* Leaves the timeline. */
+static int wait_and_leave(struct rtx_timeline *t, struct wait *w, enum rtx_sync how)
+{
+	int ret;
+
+	__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
+	pthread_cleanup_push(let_go, w);
+	ret = how == RTX_SYNC_FENCE ? wait_looking(t, w) : wait_asleep(t, w);
+	pthread_cleanup_pop(1);
 	return ret;
 }
 
 int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, uint64_t until,
 			  const bool *stop)
 {
-	struct wait w = { .value = value, .until = until, .stop = stop };
+	struct wait w = { .line = t, .value = value, .until = until, .stop = stop };
 	int ret = rtx_lib_timeline_enter(t);
 
 	if (ret)
@@ -307,10 +338,7 @@ int rtx_lib_timeline_wait(rtx_timeline_t t, uint32_t value, enum rtx_sync how, u
 				     "RTX_SYNC_NOTIFY, not %d",
 				     (int)how);
 	} else {
-		__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
-		__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
-		ret = how == RTX_SYNC_FENCE ? wait_looking(t, &w) : wait_asleep(t, &w);
-		__atomic_fetch_sub(&t->users, 1, __ATOMIC_SEQ_CST);
+		return wait_and_leave(t, &w, how);
 	}
 	rtx_lib_timeline_leave(t);
 	return ret;

@@ -6,6 +6,7 @@
 #ifndef RTX_LIB_SYS_H
 #define RTX_LIB_SYS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +41,27 @@ static inline void rtx_lib_relax(void)
  * negative errno.
  */
 int rtx_lib_timer_slack(int ns);
+
+static inline int rtx_lib_cancel_later(void)
+{
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+static inline void rtx_lib_cancel_as_before(const int *before)
+{
+	pthread_setcancelstate(*before, NULL);
+}
+
+/*
+ * Until its block ends no other thread's pthread_cancel() ends this one: it has a lock that others
+ * need, or is in the middle of what must be whole.
+ */
+#define not_cancelled()                                                                      \
+	const int cancel_before __attribute__((cleanup(rtx_lib_cancel_as_before), unused)) = \
+		rtx_lib_cancel_later()
 
 /* Would sched_yield() of this thread give the rest of its budget away (SCHED_DEADLINE)? */
 bool rtx_lib_yield_costs_budget(void);

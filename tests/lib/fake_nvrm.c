@@ -623,6 +623,7 @@ static int fake_open(void *ctx, const char *path)
 	unsigned int minor;
 	int fd;
 
+	pthread_testcancel(); /* as in open() */
 	if (fake_nvrm.open_error)
 		return -fake_nvrm.open_error;
 	if (fake_nvrm.denied && !strcmp(path, fake_nvrm.denied))
@@ -640,6 +641,7 @@ static int fake_open(void *ctx, const char *path)
 
 static int fake_close(void *ctx, int fd)
 {
+	pthread_testcancel();
 	__atomic_fetch_sub(&fake_nvrm.fds, 1, __ATOMIC_SEQ_CST);
 	return close(fd) ? -errno : 0;
 }
