@@ -124,9 +124,9 @@ int rtx_cpu_wake_up(pid_t tid);
  * The thread waits for its own work on the GPU, in a function that librtxg does not know, until it
  * says that it does not (on: false). Under SCHED_DEADLINE the time that it sleeps meanwhile is
  * charged to its runtime, so that it keeps its deadline; under all else nothing happens.
- * rtx_gpu_sync and the OpenCL layer do it by themselves. Calls nest. 0; -ENOENT: the module does
- * not know the thread, or is not there. A module that was loaded, and a policy that was set without
- * one, while the thread ran are noticed after 1024 waits at the latest.
+ * rtx_gpu_sync, rtx_timeline_wait and the OpenCL layer do it by themselves. Calls nest. 0; -ENOENT:
+ * the module does not know the thread, or is not there. A module that was loaded, and a policy that
+ * was set without one, while the thread ran are noticed after 1024 waits at the latest.
  */
 int rtx_cpu_wait_for_gpu(bool on);
 /* Runs behind everybody else (SCHED_IDLE), or as before. */

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "cpu.h"
 #include "errors.h"
 #include "foresee.h"
 #include "nvrm.h"
@@ -304,6 +305,7 @@ static void let_go(void *arg)
 		stop_leading(w->line, w);
 	if (w->slack)
 		rtx_lib_timer_slack(w->slack);
+	rtx_lib_cpu_waits_for_gpu(false);
 	__atomic_fetch_sub(&w->line->users, 1, __ATOMIC_SEQ_CST);
 	rtx_lib_timeline_leave(w->line);
 }
@@ -316,6 +318,8 @@ static int wait_and_leave(struct rtx_timeline *t, struct wait *w, enum rtx_sync 
 	__atomic_fetch_add(&t->users, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&t->waits, 1, __ATOMIC_RELAXED);
 	pthread_cleanup_push(let_go, w);
+	/* its time asleep is the GPU's, too */
+	rtx_lib_cpu_waits_for_gpu(true);
 	ret = how == RTX_SYNC_FENCE ? wait_looking(t, w) : wait_asleep(t, w);
 	pthread_cleanup_pop(1);
 	return ret;

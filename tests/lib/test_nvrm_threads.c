@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_nvrm_threads.c - threads that call timelines, on a GPU that is not there: one that is cancelled
- * (pthread_cancel) leaves nothing that others wait for.
+ * (pthread_cancel) leaves nothing that others wait for, and one that has a budget is charged.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include "nvrm_rig.h"
 #include "rtxg.h"
+#include "rtxg/control.h"
+#include "rtxg/cpu.h"
 #include "rtxg_clock.h"
 
 #define LONG_NS (60 * 1000000000ull)
@@ -286,6 +295,76 @@ static void a_sync_that_is_cancelled_leaves_its_launch(void **state)
 	}
 }
 
+/* --- with a budget ---------------------------------------------------------------------------- */
+
+static bool has_budget;
+static int module = -1, told_on, told_off;
+
+/* In the place of the C library's, which the library under test calls. */
+int sched_getscheduler(pid_t pid)
+{
+	return has_budget ? 6 /* SCHED_DEADLINE */ : SCHED_OTHER;
+}
+
+int open(const char *path, int flags, ...)
+{
+	mode_t mode;
+	va_list args;
+
+	va_start(args, flags);
+	mode = flags & O_CREAT ? (mode_t)va_arg(args, int) : 0;
+	va_end(args);
+	if (!strcmp(path, RTXG_MODULE_DEVICE) && has_budget)
+		return module = eventfd(0, EFD_CLOEXEC);
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list args;
+	void *argument;
+
+	va_start(args, request);
+	argument = va_arg(args, void *);
+	va_end(args);
+	if (fd != module || request != RTXG_IOC_CPU_GPU_WAIT)
+		return (int)syscall(SYS_ioctl, fd, request, argument);
+	*(((struct rtxg_cpu_pid *)argument)->on ? &told_on : &told_off) += 1;
+	return 0;
+}
+
+static void *set_later(void *arg)
+{
+	pause_ms(5);
+	set(line, *(const uint32_t *)arg);
+	return NULL;
+}
+
+/* The time that a thread sleeps for its GPU is its own: the module is to charge it. */
+static void a_wait_under_sched_deadline_is_charged(void **state)
+{
+	static const enum rtx_sync ways[] = { RTX_SYNC_FENCE, RTX_SYNC_NOTIFY };
+
+	up();
+	has_budget = true;
+	for (uint32_t v = 1; v <= 2; v++) {
+		pthread_t thread;
+
+		assert_int_equal(pthread_create(&thread, NULL, set_later, &v), 0);
+		assert_int_equal(rtx_timeline_wait(line, v, ways[v - 1], UINT64_MAX), 0);
+		pthread_join(thread, NULL);
+		/* once it has come there is nothing to charge */
+		assert_int_equal(rtx_timeline_wait(line, v, ways[v - 1], UINT64_MAX), 0);
+		assert_int_equal(told_on, v);
+		assert_int_equal(told_off, v);
+	}
+	assert_int_equal(rtx_timeline_wait(line, 3, RTX_SYNC_NOTIFY, 0), -ETIMEDOUT);
+	assert_int_equal(told_on, 3);
+	assert_int_equal(told_off, 3);
+	has_budget = false;
+	down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -294,6 +373,7 @@ int main(void)
 		cmocka_unit_test_setup(calls_that_open_and_close_are_whole, before),
 		cmocka_unit_test_setup(a_wait_is_cancelled_while_it_opens_its_event, before),
 		cmocka_unit_test_setup(a_sync_that_is_cancelled_leaves_its_launch, before),
+		cmocka_unit_test_setup(a_wait_under_sched_deadline_is_charged, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
