@@ -30,6 +30,9 @@
  *
  * Functions return 0 or a negative errno, with words for it in rtx_strerror(). They may be called
  * by several threads at once. After a fork they give -ECHILD in the child, which may open its own.
+ * The memory of a parent's word is not in its child, which must not look at rtx_timeline_word(). A
+ * thread may be cancelled (pthread_cancel) in a wait, and is not in other calls. None but
+ * rtx_timeline_reached is for a handler of signals.
  * Times are nanoseconds of CLOCK_MONOTONIC.
  */
 #ifndef RTXG_NVRM_H

@@ -16,6 +16,7 @@
 #include "nvrm_clients.h"
 #include "nvrm_gpu.h"
 #include "nvrm_timeline.h"
+#include "process.h"
 #include "rtxg_nvrm.h"
 #include "sys.h"
 
@@ -28,8 +29,9 @@ static struct rtx_nvrm *all;
 /* Closed ones, for those that are opened next: a handle that is used too late finds it closed. */
 static struct rtx_nvrm *spare;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint32_t generation; /* of this process */
-static uint64_t opened;	    /* timelines, so far */
+/* The process whose GPUs the lists have; 0: they are empty. */
+static uint32_t lists_of;
+static uint64_t opened; /* timelines, so far */
 static int atfork_error;
 
 /* No GPU, event or memory is opened or closed meanwhile. */
@@ -53,9 +55,9 @@ static void fork_child(void)
 {
 	const struct nv_sys *sys = rtx_lib_nvrm_sys;
 
-	generation++;
+	store(&lists_of, 0);
 	for (struct rtx_nvrm *n = all; n; n = n->later) {
-		bool waited = false;
+		bool used = false;
 
 		for (unsigned int i = 0; i < RTX_TIMELINES_MAX; i++) {
 			struct rtx_timeline *t = &n->timelines[i];
@@ -64,13 +66,13 @@ static void fork_child(void)
 				continue;
 			if (t->channel.event >= 0)
 				sys->close(sys->ctx, t->channel.event);
-			waited = waited || t->users;
 			/*
-			 * A handler of signals may have forked: then the child is in a wait, too.
+			 * A handler of signals may have forked: the child is in that call, too.
 			 */
+			used = used || load(&t->inside);
 			t->closing = true;
 		}
-		rtx_lib_nvrm_memory_abandon(&n->memory, waited);
+		rtx_lib_nvrm_memory_abandon(&n->memory, used);
 	}
 	all = NULL;
 	pthread_mutex_init(&all_lock, NULL);
@@ -83,6 +85,18 @@ static void watch_forks(void)
 	atfork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
+/* A child that _Fork() or clone() made has been told nothing, and has its parent's lists. */
+static void forget_parent(void)
+{
+	uint32_t now = rtx_lib_process_generation(),
+		 before = __atomic_exchange_n(&lists_of, now, __ATOMIC_SEQ_CST);
+
+	if (before && before != now) {
+		fork_child();
+		store(&lists_of, now);
+	}
+}
+
 static int check(const struct rtx_nvrm *nvrm)
 {
 	if (!nvrm)
@@ -90,7 +104,7 @@ static int check(const struct rtx_nvrm *nvrm)
 	if (load(&nvrm->closed))
 		return rtx_lib_failed(-EBADF,
 				      "the GPU's handle is closed; rtx_nvrm_init gives one");
-	if (nvrm->generation != load_relaxed(&generation))
+	if (nvrm->generation != rtx_lib_process_generation())
 		return rtx_lib_failed(-ECHILD, "the GPU was opened by the parent process; a forked "
 					       "child calls rtx_nvrm_init itself");
 	return 0;
@@ -103,7 +117,7 @@ int rtx_lib_timeline_check(rtx_timeline_t t)
 	if (!t)
 		return rtx_lib_failed(-EINVAL, "the timeline is NULL; rtx_nvrm_timeline gives one");
 	n = load(&t->nvrm);
-	if (n && n->generation != load_relaxed(&generation))
+	if (n && n->generation != rtx_lib_process_generation())
 		return check(n);
 	if (!n || load(&t->closing))
 		return rtx_lib_failed(-EBADF, "timeline %u is closed", t->number);
@@ -153,6 +167,7 @@ static void init_locks(struct rtx_nvrm *n)
 /* Of a handle that is still closed. */
 static struct rtx_nvrm *take_memory(void)
 {
+	uint32_t generation = rtx_lib_process_generation();
 	struct rtx_nvrm *n;
 	bool fresh;
 
@@ -222,6 +237,10 @@ int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 				      "there is no place for the handle: the pointer is NULL");
 	*nvrm = NULL;
 	pthread_once(&once, watch_forks);
+	ret = rtx_lib_process_init();
+	if (ret)
+		return ret;
+	forget_parent();
 	n = atfork_error ? NULL : take_memory();
 	if (!n)
 		return rtx_lib_failed(-ENOMEM, "there is no memory for a GPU's channels");

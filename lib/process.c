@@ -66,7 +66,7 @@ int rtx_lib_process_init(void)
 			munmap(page, (size_t)sysconf(_SC_PAGESIZE));
 			goto out;
 		}
-		generation_word = page;
+		store(&generation_word, page);
 	}
 	if (!*generation_word)
 		store(generation_word, ++generation);
@@ -80,6 +80,13 @@ int rtx_lib_process_init(void)
 out:
 	pthread_mutex_unlock(&handles_lock);
 	return ret;
+}
+
+uint32_t rtx_lib_process_generation(void)
+{
+	const uint32_t *word = load(&generation_word);
+
+	return word ? load_relaxed(word) : 0;
 }
 
 void rtx_lib_handle_register(struct rtx_gpu *h)

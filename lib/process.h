@@ -10,6 +10,11 @@
 struct rtx_gpu;
 
 int rtx_lib_process_init(void);
+/*
+ * Another one in each child, however it was made; 0: rtx_lib_process_init() has not been called in
+ * it.
+ */
+uint32_t rtx_lib_process_generation(void);
 void rtx_lib_handle_register(struct rtx_gpu *h);
 void rtx_lib_handle_unregister(struct rtx_gpu *h);
 /* 0, or the error for which a call on this handle and this engine cannot be made. */

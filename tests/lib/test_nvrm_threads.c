@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * test_nvrm_threads.c - threads that call timelines, on a GPU that is not there: one that is cancelled
- * (pthread_cancel) leaves nothing that others wait for, and one that has a budget is charged.
+ * test_nvrm_threads.c - threads that call timelines, on a GPU that is not there: one that is
+ * cancelled (pthread_cancel) leaves nothing that others wait for, one that is forked by a signal's
+ * handler is not in memory that the child does not have, and one that has a budget is charged.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,11 +12,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -295,6 +298,89 @@ static void a_sync_that_is_cancelled_leaves_its_launch(void **state)
 	}
 }
 
+/* --- forked ----------------------------------------------------------------------------------- */
+
+static pid_t forked;
+
+static void fork_in_a_handler(int number)
+{
+	__atomic_store_n(&forked, fork(), __ATOMIC_SEQ_CST);
+}
+
+static bool over;
+
+/* As a program does that looks at the word between its other work. */
+static void *look(void *arg)
+{
+	while (__atomic_load_n(&forked, __ATOMIC_SEQ_CST) &&
+	       !__atomic_load_n(&over, __ATOMIC_SEQ_CST)) {
+		uint64_t at;
+
+		rtx_timeline_reached(line, 9);
+		rtx_timeline_stamp(line, 9, &at);
+		rtx_timeline_arm(line, 9);
+	}
+	if (!__atomic_load_n(&forked, __ATOMIC_SEQ_CST))
+		_exit(rtx_timeline_arm(line, 9) == -ECHILD ? 0 : 1);
+	return NULL;
+}
+
+/* Wherever it is, the child comes back into the call. */
+static void a_call_that_is_forked_ends_in_the_child(void **state)
+{
+	struct sigaction action = { .sa_handler = fork_in_a_handler };
+
+	sigaction(SIGUSR1, &action, NULL);
+	up();
+	assert_int_equal(rtx_timeline_arm(line, 9), 0);
+	for (int i = 0; i < 60; i++) {
+		pthread_t thread;
+		pid_t child;
+		int status;
+
+		__atomic_store_n(&forked, -1, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&over, false, __ATOMIC_SEQ_CST);
+		assert_int_equal(pthread_create(&thread, NULL, look, NULL), 0);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 + i * 7919 % 100000 }, NULL);
+		pthread_kill(thread, SIGUSR1);
+		while ((child = __atomic_load_n(&forked, __ATOMIC_SEQ_CST)) <= 0)
+			usleep(100);
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+		__atomic_store_n(&over, true, __ATOMIC_SEQ_CST);
+		pthread_join(thread, NULL);
+	}
+	down();
+}
+
+/* As a handler of crashes does it: no handler of pthread_atfork() is called. */
+static void a_child_that_is_told_nothing_has_none_of_it(void **state)
+{
+	pid_t child;
+	int status;
+
+	up();
+	assert_int_equal(rtx_timeline_arm(line, 1), 0);
+	child = _Fork();
+	if (!child) {
+		rtx_nvrm_t own;
+		bool ok = !rtx_timeline_reached(line, 0) && rtx_timeline_arm(line, 2) == -ECHILD &&
+			  rtx_timeline_wait(line, 1, RTX_SYNC_FENCE, 0) == -ECHILD &&
+			  !rtx_timeline_word(line) &&
+			  rtx_nvrm_timeline(gpu, NULL, &line) == -ECHILD;
+
+		/* It lets go of the parent's descriptors before it opens its own. */
+		fake_nvrm.open_error = EMFILE;
+		ok = ok && rtx_nvrm_init(&own, NULL) == -EMFILE && !fake_nvrm.fds;
+		_exit(ok && rtx_nvrm_close(gpu) == -ECHILD ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	set(line, 1);
+	assert_int_equal(rtx_timeline_wait(line, 1, RTX_SYNC_NOTIFY, UINT64_MAX), 0);
+	down();
+}
+
 /* --- with a budget ---------------------------------------------------------------------------- */
 
 static bool has_budget;
@@ -373,6 +459,8 @@ int main(void)
 		cmocka_unit_test_setup(calls_that_open_and_close_are_whole, before),
 		cmocka_unit_test_setup(a_wait_is_cancelled_while_it_opens_its_event, before),
 		cmocka_unit_test_setup(a_sync_that_is_cancelled_leaves_its_launch, before),
+		cmocka_unit_test_setup(a_call_that_is_forked_ends_in_the_child, before),
+		cmocka_unit_test_setup(a_child_that_is_told_nothing_has_none_of_it, before),
 		cmocka_unit_test_setup(a_wait_under_sched_deadline_is_charged, before),
 	};
 
