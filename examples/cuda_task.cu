@@ -25,6 +25,9 @@
 #include <rtxg_cpu.h>
 #include <rtxg_nvrm.h>
 
+/* How much longer than its kernel a job may take before it is given up. */
+static const uint64_t LIMIT_NS = 10000000000u;
+
 static uint64_t time_of(clockid_t clock)
 {
 	struct timespec t;
@@ -167,6 +170,8 @@ int main(int argc, char **argv)
 		} else {
 			must(rtx_timeline_signal(timeline, stream, &notify.value),
 			     "rtx_timeline_signal");
+			/* work that fails writes no word */
+			notify.until_ns = time_of(CLOCK_MONOTONIC) + LIMIT_NS + kernel_us * 1000;
 			must(rtx_gpu_notify(gpu, RTX_COMPUTE, &notify), "rtx_gpu_notify");
 		}
 		must(rtx_gpu_sync(gpu, RTX_COMPUTE), "rtx_gpu_sync");

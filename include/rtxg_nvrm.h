@@ -31,8 +31,8 @@
  * Functions return 0 or a negative errno, with words for it in rtx_strerror(). They may be called
  * by several threads at once. After a fork they give -ECHILD in the child, which may open its own.
  * The memory of a parent's word is not in its child, which must not look at rtx_timeline_word(). A
- * thread may be cancelled (pthread_cancel) in a wait, and is not in other calls. None but
- * rtx_timeline_reached is for a handler of signals.
+ * thread may be cancelled (pthread_cancel) in a wait, and is not in other calls. None is for a
+ * handler of signals.
  * Times are nanoseconds of CLOCK_MONOTONIC.
  */
 #ifndef RTXG_NVRM_H
@@ -105,9 +105,10 @@ bool rtx_timeline_reached(rtx_timeline_t timeline, uint32_t value);
 /*
  * Waits until the word has reached value. how: RTX_SYNC_FENCE looks at the word again and again
  * (with short sleeps under SCHED_DEADLINE, where yielding costs the budget), RTX_SYNC_NOTIFY sleeps
- * until the interrupt. until: absolute, UINT64_MAX = without end. -ETIMEDOUT, -EINTR a signal was
- * handled (nothing is lost: wait again), -ECANCELED closed by another thread, -ENODEV the GPU was
- * lost, -ERANGE the word went back (two streams write it), -EINVAL another way to wait.
+ * until the interrupt. A value that rtx_timeline_arm would refuse has none of its own: it is seen
+ * by another's, or within 10 ms. until: absolute, UINT64_MAX = without end. -ETIMEDOUT, -EINTR a
+ * signal was handled (nothing is lost: wait again), -ECANCELED closed by another thread, -ENODEV
+ * the GPU was lost, -ERANGE the word went back (two streams write it), -EINVAL another way to wait.
  */
 int rtx_timeline_wait(rtx_timeline_t timeline, uint32_t value, enum rtx_sync how,
 		      uint64_t until_ns);
