@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,7 @@ static uint64_t limit_of(const struct rtx_gpu_notify *how)
 /* The handle is being closed, or the time is over: an error, and the launch stays outstanding. */
 static int ended(struct rtx_gpu *h, const struct rtx_gpu_notify *how)
 {
+	pthread_testcancel(); /* not every way to wait has such a place by itself */
 	if (load(&h->closing))
 		return rtx_lib_failed(-ECANCELED, "the handle was closed by another thread");
 	if (how->until_ns && rtxg_now_ns() >= how->until_ns)
@@ -154,6 +156,26 @@ static int wait_in_host(struct rtx_gpu *h, unsigned int engine, const struct rtx
 			return rtx_lib_failed(-EINTR, "a signal came while waiting for completion");
 		ret = ret && ret != -ETIMEDOUT;
 	}
+	return ret;
+}
+
+static void leave(void *timeline)
+{
+	if (timeline)
+		rtx_lib_timeline_leave(timeline);
+}
+
+/* As wait_in_host(). What closes the timeline waits for this thread, which may be cancelled. */
+static int wait_beside_host(struct rtx_gpu *h, unsigned int engine,
+			    const struct rtx_gpu_notify *how)
+{
+	int ret = how->timeline ? rtx_lib_timeline_enter(how->timeline) : 0;
+
+	if (ret)
+		return ret;
+	pthread_cleanup_push(leave, how->timeline);
+	ret = wait_in_host(h, engine, how);
+	pthread_cleanup_pop(1);
 	return ret;
 }
 
@@ -275,14 +297,8 @@ int rtx_lib_sync_wait(struct rtx_gpu *h, unsigned int engine, const struct rtx_g
 			      : how->how == RTX_SYNC_FENCE && rtx_lib_yield_costs_budget();
 	int ret = 1;
 
-	if (fenced && sleeps && h->transport->sync) {
-		ret = how->timeline ? rtx_lib_timeline_enter(how->timeline) : 0;
-		if (ret)
-			return ret;
-		ret = wait_in_host(h, engine, how);
-		if (how->timeline)
-			rtx_lib_timeline_leave(how->timeline);
-	}
+	if (fenced && sleeps && h->transport->sync)
+		ret = wait_beside_host(h, engine, how);
 	if (ret <= 0)
 		return ret;
 	if (how->timeline && (how->how == RTX_SYNC_FENCE || how->how == RTX_SYNC_NOTIFY))

@@ -147,6 +147,50 @@ static void a_timeline_is_closed_while_the_host_waits(void **state)
 	}
 }
 
+/* The launch stays for another thread, and no close waits for the one that has gone. */
+static void a_thread_is_cancelled_while_the_host_waits(void **state)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	struct transport host = rtx_lib_transport_none;
+	struct timespec end;
+	pthread_t thread;
+	rtx_gpu_t task;
+	void *ret;
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	host.fence = host_fence;
+	host.sync = host_sync;
+	up();
+	closed = false;
+	assert_int_equal(rtx_gpu_open(&task, &options), 0);
+	task->transport = &host;
+	task->managed = true;
+	assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+	notify.how = RTX_SYNC_NOTIFY;
+	notify.timeline = line;
+	notify.value = 1;
+	assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+	waits = 0;
+	assert_int_equal(pthread_create(&thread, NULL, sync_task, task), 0);
+	while (!__atomic_load_n(&waits, __ATOMIC_SEQ_CST))
+		pause_ms(1);
+	assert_int_equal(pthread_cancel(thread), 0);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_ptr_equal(ret, PTHREAD_CANCELED);
+	set(line, 1);
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	assert_int_equal(pthread_create(&thread, NULL, close_gpu, NULL), 0);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += 30;
+	assert_int_equal(pthread_timedjoin_np(thread, &ret, &end), 0);
+	assert_null(ret);
+	nothing_is_left();
+}
+
 /*
  * The host has interrupts and the word alone, and would wait for ever. The launch ends: an engine
  * is not blocked by work that cannot be waited for.
@@ -201,6 +245,7 @@ int main(void)
 		cmocka_unit_test_setup(each_timeline_has_a_number_of_its_own, before),
 		cmocka_unit_test_setup(a_timeline_is_closed_while_the_host_waits, before),
 		cmocka_unit_test_setup(what_no_host_sees_ends_its_wait, before),
+		cmocka_unit_test_setup(a_thread_is_cancelled_while_the_host_waits, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
