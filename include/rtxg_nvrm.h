@@ -74,8 +74,9 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm);
  */
 int rtx_nvrm_timeline(rtx_nvrm_t nvrm, volatile uint32_t *word, rtx_timeline_t *timeline);
 /*
- * After rtx_timeline_signal a context of CUDA must be current, so that CUDA lets go of a word that
- * is the program's own; pages of librtxg's own that it keeps are not used again.
+ * The next timeline may have the same handle. After rtx_timeline_signal a context of CUDA must be
+ * current, so that CUDA lets go of a word that is the program's own; pages of librtxg's own that it
+ * keeps are not used again.
  */
 int rtx_timeline_close(rtx_timeline_t timeline);
 

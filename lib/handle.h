@@ -49,6 +49,7 @@ struct record {
 	enum record_state state;
 	bool fenced;		   /* the page's fence covers it */
 	struct rtx_gpu_notify how; /* state NOTIFIED or SYNCING */
+	uint64_t of;		   /* which timeline that was; 0: none */
 };
 
 struct task_lane {

@@ -338,6 +338,12 @@ int rtx_gpu_account(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 	return ret;
 }
 
+/* Which timeline it is: one that is opened later may have the same handle. */
+static uint64_t opened_of(const struct rtx_gpu_notify *how)
+{
+	return how->timeline ? rtx_lib_timeline_opened(how->timeline) : 0;
+}
+
 /*
  * The client's half of "fence" in page.h: a host that sees interrupts then knows by itself when the
  * launch has completed. It looks at one word for each lane. Called with the lane locked.
@@ -351,7 +357,7 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 
 	if (!h->transport->fence || !how->word || !load_relaxed(&h->managed))
 		return;
-	of = how->timeline ? rtx_lib_timeline_opened(how->timeline) : 0;
+	of = opened_of(how);
 	/* One that was opened after another was closed may have its word where that one's was. */
 	if (lane->fence != how->word || lane->fence_of != of ||
 	    lane->fence_host != load_relaxed(&h->host_generation)) {
@@ -405,6 +411,7 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	}
 	if (at != lane->tail) {
 		lane->records[at % LAUNCHES].how = how;
+		lane->records[at % LAUNCHES].of = opened_of(&how);
 		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
 		fence_record(h, engine, &lane->records[at % LAUNCHES]);
 	}
@@ -425,6 +432,7 @@ struct awaited {
 	struct rtx_gpu *h;
 	unsigned int engine;
 	uint32_t at;
+	uint64_t of;
 };
 
 /* The thread is cancelled (pthread_cancel): others may wait for the launch, or close the handle. */
@@ -443,6 +451,10 @@ static int wait_for(struct awaited *a, const struct rtx_gpu_notify *how, bool fe
 {
 	int ret;
 
+	/* The word of another that has its place may never have that value. */
+	if (a->of != opened_of(how))
+		return rtx_lib_failed(-EBADF, "the launch's timeline is closed, and another one is "
+					      "open in its place");
 	pthread_cleanup_push(give_up, a);
 	ret = rtx_lib_sync_wait(a->h, a->engine, how, fenced);
 	pthread_cleanup_pop(0);
@@ -450,7 +462,7 @@ static int wait_for(struct awaited *a, const struct rtx_gpu_notify *how, bool fe
 }
 
 /* Waits for a launch whose record is in state RECORD_SYNCING, and finishes it. */
-static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
+static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at, uint64_t of,
 			   const struct rtx_gpu_notify *how, bool fenced)
 {
 	struct task_lane *lane = &h->lanes[engine];
@@ -458,7 +470,7 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at,
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
-	ret = wait_for(&(struct awaited){ h, engine, at }, how, fenced);
+	ret = wait_for(&(struct awaited){ h, engine, at, of }, how, fenced);
 	rtx_lib_lock(&lane->lock, h->generation);
 	/*
 	 * Interrupted, or not in time: the work goes on, so the launch stays outstanding. Any other
@@ -482,6 +494,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	struct rtx_gpu_notify how;
 	struct task_lane *lane;
 	struct record *record;
+	uint64_t of = 0;
 	uint32_t at;
 	int ret = rtx_lib_check_handle(h, engine);
 
@@ -497,13 +510,14 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 		waits = true;
 		how = record->how;
 		fenced = record->fenced;
+		of = record->of;
 		record->state = RECORD_SYNCING;
 	} else if (found) {
 		ring = finish_record(h, engine, at, 0);
 	}
 	rtx_lib_unlock(&lane->lock);
 	if (waits)
-		return wait_and_finish(h, engine, at, &how, fenced);
+		return wait_and_finish(h, engine, at, of, &how, fenced);
 	if (ring)
 		h->transport->ring(h);
 	return found ? 0 : nothing_outstanding(engine, "sync");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * test_nvrm_rare.c - what seldom happens to timelines, on a GPU that is not there: numbers that
- * have gone round unseen, and an engine that reads far ahead.
+ * have gone round unseen, an engine that reads far ahead, and a handle that another timeline has.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "nvrm_rig.h"
+#include "rtxg.h"
 #include "rtxg_clock.h"
 
 static int before(void **state)
@@ -99,12 +100,45 @@ static void an_engine_that_reads_ahead_is_told_no_more_than_it_keeps(void **stat
 	down();
 }
 
+/* --- handles ---------------------------------------------------------------------------------- */
+
+/* The launch was told of the one that is closed: it is not waited for by another's word. */
+static void a_launch_keeps_to_its_timeline(void **state)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	rtx_timeline_t other;
+	rtx_gpu_t task;
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	up();
+	assert_int_equal(rtx_gpu_open(&task, &options), 0);
+	assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+	notify.how = RTX_SYNC_NOTIFY;
+	notify.timeline = line;
+	notify.value = 1;
+	/* so that the test ends where the wait does not */
+	notify.until_ns = rtxg_now_ns() + 20 * 1000000000ull;
+	assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+	assert_int_equal(rtx_timeline_close(line), 0);
+	assert_int_equal(rtx_nvrm_timeline(gpu, NULL, &other), 0);
+	assert_ptr_equal(other, line);
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EBADF);
+	assert_non_null(strstr(rtx_strerror(), "the launch's timeline is closed"));
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(values_that_go_round_by_fence_can_be_armed, before),
 		cmocka_unit_test_setup(an_engine_that_reads_ahead_is_told_no_more_than_it_keeps,
 				       before),
+		cmocka_unit_test_setup(a_launch_keeps_to_its_timeline, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
