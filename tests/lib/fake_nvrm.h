@@ -24,8 +24,8 @@ struct fake_nvrm {
 	 * engine's, where it waits for ever.
 	 */
 	bool needs_bind, unbound_astray;
-	bool no_interrupts;    /* they are lost */
-	bool hold_fences;      /* none is written as yet: the engine takes its place again */
+	bool no_interrupts; /* they are lost */
+	bool hold_fences;   /* none is written as yet: the engine takes its place again */
 	/*
 	 * It says that it has taken a place from the ring when it begins with it, as one does that
 	 * reads ahead.
