@@ -252,6 +252,9 @@ void nv_adopt_unknown(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	u = nv_unknown_of(l, pid, false);
 	if (u && u->waits && nv_now(l) < u->again)
 		return;
+	/* It is not its turn to be looked for. One that ends works until its context is gone. */
+	if (!u && !nv_uses_driver(l->sys, pid))
+		return;
 	/* It works on this GPU, and that is all that is known: the policy is to reckon with it. */
 	nv_process_name(pid, comm, sizeof(comm));
 	p = nv_registry_note(&l->registry, pid, comm);

@@ -251,6 +251,28 @@ static void one_without_descriptors_is_not_looked_for_all_the_time(void **state)
 	lever_nvidia_close(l);
 }
 
+/* Its context works until the driver has taken it down, while others of its user are looked for. */
+static void one_that_ends_is_no_load(void **state)
+{
+	struct lever_nvidia *l = up();
+
+	(void)state;
+	closed(l, ONE);
+	fake->delay_ns = 50 * MS;
+	fake->now += 60000 * MS;
+	nv_adopt_unknown(l, &l->gpu[0], ONE);
+	assert_true(context_of(l, ONE)->load);
+	for (int i = 0; i < 100; i++, fake->now += MS)
+		nv_adopt_unknown(l, &l->gpu[0], ONE + 1);
+	assert_null(context_of(l, ONE + 1));
+	assert_null(nv_unknown_of(l, ONE + 1, false));
+	/* One that has the driver is a load until it is looked for. */
+	fake_object_add(ONE + 2, 0xc1d00031, 0, 0xc1d00031, NV_CLASS_ROOT_CLIENT, 0, 0);
+	nv_adopt_unknown(l, &l->gpu[0], ONE + 2);
+	assert_true(context_of(l, ONE + 2)->load);
+	lever_nvidia_close(l);
+}
+
 /* No record is missing for that, so nobody is looked for; it is said, and not all the time. */
 static void processes_that_are_not_followed_are_told_of(void **state)
 {
@@ -283,6 +305,7 @@ int main(void)
 		cmocka_unit_test_setup(one_whose_records_wait_is_not_listed, before),
 		cmocka_unit_test_setup(a_load_ends_where_another_program_begins, before),
 		cmocka_unit_test_setup(processes_that_are_not_followed_are_told_of, before),
+		cmocka_unit_test_setup(one_that_ends_is_no_load, before),
 		cmocka_unit_test_setup(one_without_descriptors_is_not_looked_for_all_the_time,
 				       before),
 	};
