@@ -3,7 +3,6 @@
  * count_compares.c - loaded into rtxgd by LD_PRELOAD: counts how often it compares two names, in
  * the first 8 bytes of the file that $RTXG_COUNT_COMPARES names. Only for tests; never installed.
  */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * count_waits.c - loaded into rtxgd by LD_PRELOAD: counts how often it asks epoll, in the first 8
  * bytes of the file that $RTXG_COUNT_WAITS names. Only for tests; never installed.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

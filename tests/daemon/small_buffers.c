@@ -3,7 +3,6 @@
  * small_buffers.c - loaded into rtxgd by LD_PRELOAD: no socket has room for more than some packets,
  * as where net.core.wmem_max is small. Only for tests; never installed.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/socket.h>
 

@@ -4,7 +4,6 @@
  * question of how much it has not read is answered with 1. So does the kernel while the reader is
  * still about to free what it has read: it wakes the writer first. Only for tests; never installed.
  */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/sockios.h>
 #include <stdarg.h>

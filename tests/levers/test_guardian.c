@@ -366,6 +366,7 @@ static void *stay(void *begun)
 		__atomic_store_n((int *)begun, 1, __ATOMIC_RELEASE);
 	for (;;)
 		pause();
+	return NULL;
 }
 
 static void a_thread_with_files_of_its_own_does_not_hide_the_end(void **state)
