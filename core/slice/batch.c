@@ -245,6 +245,13 @@ static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)
 		wake_in(s, s->params.tick_ns / 2);
 }
 
+/* One that has stood still for as long as its bound lets it does not do so again in that place. */
+static bool in_anothers_place(const struct rtxg_slice *s, uint32_t id)
+{
+	return s->tenants[id].joined && s->owner != NONE && s->owner != id &&
+	       (slice_by_the_clock(s, s->owner) || slice_by_the_clock(s, id));
+}
+
 /* May this tenant that wants the engine run now although it is another one's turn? */
 static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 {
@@ -456,8 +463,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 			tenant->held = competing >= 2 && tenant->wants && !beside_the_turn(s, i);
 			tenant->waited = tenant->held || i == s->early;
 		}
-		if (!tenant->held && !(tenant->joined && s->owner != NONE && s->owner != i &&
-				       slice_by_the_clock(s, s->owner)))
+		if (!tenant->held && !in_anothers_place(s, i))
 			tenant->joined = 0;
 		else if (!tenant->joined)
 			tenant->joined = s->now;

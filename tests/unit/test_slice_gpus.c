@@ -429,11 +429,23 @@ static void a_bound_of_ones_own_keeps_the_clock(void **state)
 	static const struct {
 		uint64_t latency;
 		uint32_t min, hogs;
-		bool bursts;
+		bool close, bursts;
 	} cases[] = {
-		{ 20 * MS, 500000, 1 },	      { 20 * MS, 500000, 2 },	    { 20 * MS, 800000, 1 },
-		{ 40 * MS, 500000, 1 },	      { 40 * MS, 300000, 2 },	    { 100 * MS, 400000, 1 },
-		{ 20 * MS, 500000, 1, true }, { 40 * MS, 400000, 2, true },
+		{ 20 * MS, 500000, 1 },
+		{ 20 * MS, 500000, 2 },
+		{ 20 * MS, 800000, 1 },
+		{ 40 * MS, 500000, 1 },
+		{ 40 * MS, 300000, 2 },
+		{ 25 * MS, 200000, 2 },
+		{ 100 * MS, 400000, 1 },
+		/* They may stand still for less than the others' part of a frame, or not at all. */
+		{ 22 * MS, 250000, 3, .close = true },
+		{ 18 * MS, 300000, 1, .close = true },
+		{ 18 * MS, 200000, 2, .close = true },
+		{ 30 * MS, 100000, 3, .close = true },
+		/* The ranks of the model pause apart, and wait for each other then. */
+		{ 20 * MS, 500000, 1, .bursts = true },
+		{ 40 * MS, 400000, 2, .bursts = true },
 	};
 
 	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -487,11 +499,10 @@ static void a_bound_of_ones_own_keeps_the_clock(void **state)
 			      counted, (double)wait / MS, (unsigned int)(acts / 10));
 		assert_true(counted > 0);
 		assert_true(wait <= cases[i].latency);
-		/* The ranks of the model pause apart, and wait for each other then. */
-		if (!cases[i].bursts) {
+		if (!cases[i].bursts)
 			assert_true(percent_of(least, 10 * S) > cases[i].min / 1e4 - 4);
+		if (!cases[i].bursts && !cases[i].close)
 			assert_true(percent_of(useful, least) > 90);
-		}
 		model_gpus_close(all);
 	}
 	(void)state;
