@@ -9,7 +9,6 @@
 
 #define UNIT	  32	     /* a slice is longer by less than this part of it */
 #define LATE	  (500 * US) /* the host comes so late */
-#define SPARE_MIN (8 * MS)   /* to be stopped for less is not worth its change-overs */
 #define SET_COSTS (900 * US) /* what the driver takes for it */
 
 /* What a tenant's work may have to wait for. */
@@ -261,7 +260,7 @@ uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id)
 	used += rounds(s, b.all, driver_slice(s)) +
 		slice_excess(tenant->params.latency_ns, tenant->for_others);
 	spare = slice_excess(tenant->for_others, used);
-	return spare < SPARE_MIN ? 0 : spare;
+	return spare < SLICE_SPARE_MIN ? 0 : spare;
 }
 
 uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns)

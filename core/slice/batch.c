@@ -161,26 +161,34 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 	}
 }
 
+/* Has it turns by the clock for its own sake, though it has a bound? */
+static bool for_itself(const struct rtxg_slice *s, uint32_t id)
+{
+	return s->clock_for_bounds && slice_by_the_clock(s, id);
+}
+
 /*
  * A tenant with a latency that has had its share, and has had work for longer than a burst, leaves
  * their places to those that have turns by the clock: slice by slice beside it they would not run
  * at the same time on all of their GPUs. Its bound is kept, for it is let go in time. One that
- * works in bursts is not stopped.
+ * works in bursts is not stopped. Where it is on several GPUs itself, and none is without a bound,
+ * it takes such a place for its own sake.
  */
 static void look_who_joins(struct rtxg_slice *s)
 {
 	bool clock = false;
 	uint32_t i;
 
+	s->clock_for_bounds = slice_clock_for_bounds(s);
 	for (i = 0; i < s->tenant_high; i++)
 		clock = clock || (competes(s, i) && slice_by_the_clock(s, i));
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
-		tenant->joins = tenant->exempt && tenant->spare && tenant->level &&
-				(slice_by_the_clock(s, i) ||
-				 (clock && tenant->busy &&
-				  slice_excess(s->now, tenant->busy) >= JOINS_AFTER));
+		tenant->joins =
+			tenant->exempt && tenant->spare && tenant->level &&
+			(for_itself(s, i) || (clock && tenant->busy &&
+					      slice_excess(s->now, tenant->busy) >= JOINS_AFTER));
 	}
 }
 
@@ -248,8 +256,9 @@ static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)
 /* One that has stood still for as long as its bound lets it does not do so again in that place. */
 static bool in_anothers_place(const struct rtxg_slice *s, uint32_t id)
 {
-	return s->tenants[id].joined && s->owner != NONE && s->owner != id &&
-	       (slice_by_the_clock(s, s->owner) || slice_by_the_clock(s, id));
+	if (!s->tenants[id].joined || s->owner == NONE)
+		return false;
+	return for_itself(s, id) ? s->owner != id : slice_by_the_clock(s, s->owner);
 }
 
 /* May this tenant that wants the engine run now although it is another one's turn? */
@@ -262,7 +271,7 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 	if (slice_stays(s, id))
 		return true;
 	if (tenant->joins)
-		return (!slice_by_the_clock(s, s->owner) && !slice_by_the_clock(s, id)) ||
+		return (!slice_by_the_clock(s, s->owner) && !for_itself(s, id)) ||
 		       (tenant->joined && s->now >= tenant->joined + tenant->spare);
 	if (id == s->leaving)
 		return true;

@@ -14,22 +14,36 @@ bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 }
 
 /*
- * A tenant with a bound may be kept off for half of that in each frame. What decides is the same on
- * all of its GPUs, so that the frames are.
+ * May the frames be as short as bounds want them, and does who has a bound take its place in them
+ * for its own sake? Not where one has turns by the clock without a bound: short turns beside many
+ * contexts would cost it its work. All GPUs that have these tenants are told the same of them, so
+ * they answer alike, whatever else there is on each.
  */
+bool slice_clock_for_bounds(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].used && !slice_critical(&s->tenants[i]) &&
+		    slice_by_the_clock(s, i) && !s->tenants[i].params.latency_ns)
+			return false;
+	return true;
+}
+
+/* A tenant with a bound may be kept off for half of that in each frame. */
 static uint64_t frame_of(const struct rtxg_slice *s)
 {
 	uint64_t frame = SLICE_FRAME;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_high; i++) {
-		const struct slice_tenant *tenant = &s->tenants[i];
+	for (i = 0; i < s->tenant_high && s->clock_for_bounds; i++) {
+		const struct rtxg_slice_tenant *params = &s->tenants[i].params;
 
-		if (!tenant->joins || !slice_by_the_clock(s, i))
+		if (!s->tenants[i].used || slice_critical(&s->tenants[i]) ||
+		    !slice_by_the_clock(s, i) || params->latency_ns < SLICE_SPARE_MIN)
 			continue;
 		while (frame > SLICE_FRAME / 4 &&
-		       slice_scaled(frame, PPM - tenant->params.min_ppm) >
-			       tenant->params.latency_ns / 2)
+		       slice_scaled(frame, PPM - params->min_ppm) > params->latency_ns / 2)
 			frame /= 2;
 	}
 	return frame;

@@ -375,7 +375,7 @@ static void the_clock_is_kept_beside_critical_tasks_and_short_bounds(void **stat
 	};
 	static const uint64_t most[] = { 350 * US, 100 * US, 1 * MS };
 
-	for (uint32_t i = 0; i < 6; i++) {
+	for (uint32_t i = 0; i < 4; i++) {
 		struct model_gpus *all = model_gpus_open(2, ALL, 1);
 		struct model_collective *with = model_gpus_collective(all, 2);
 		uint64_t least = UINT64_MAX, useful = 0;
@@ -508,6 +508,56 @@ static void a_bound_of_ones_own_keeps_the_clock(void **state)
 	(void)state;
 }
 
+/*
+ * Two vGPUs on both GPUs, the second with a bound. On one GPU there are so many others that it
+ * cannot take its place in turns there. The first has its turns at the same time on both for that.
+ */
+static void frames_are_alike_though_a_bound_counts_on_one_gpu_alone(void **state)
+{
+	struct model_gpus *all = model_gpus_open(2, ALL, 1);
+	uint64_t least = UINT64_MAX, useful = 0;
+	uint32_t id[2];
+
+	for (uint32_t k = 0; k < 2; k++) {
+		struct model_collective *with = model_gpus_collective(all, 2);
+
+		for (uint32_t g = 0; g < 2; g++) {
+			struct model_program p = model_training(TRAINING + k, with, g);
+			uint32_t rank;
+
+			p.bound = k;
+			model_gpus_tenant(
+				all, g, TRAINING + k,
+				(struct rtxg_slice_tenant){ .min_ppm = k ? 300000 : 400000,
+							    .latency_ns = k ? 20 * MS : 0 });
+			rank = model_gpus_program(all, g, p);
+			id[g] = k ? id[g] : rank;
+		}
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		struct model_program p = hog;
+
+		p.tenant = i ? 3 : 0;
+		model_gpus_tenant(all, i ? 1 : 0, p.tenant,
+				  (struct rtxg_slice_tenant){ .min_ppm = 300000 });
+		model_gpus_program(all, i ? 1 : 0, p);
+	}
+	model_gpus_run(all, 10 * S);
+	assert_null(model_gpus_wrong(all));
+	for (uint32_t g = 0; g < 2; g++) {
+		const struct model_stats *stats = model_stats(model_gpu(all, g), id[g]);
+
+		least = stats->work_ns < least ? stats->work_ns : least;
+		useful = stats->useful_ns;
+	}
+	print_message("beside a bound that counts on one GPU: %.1f %% of the time, of that %.1f %% "
+		      "of use\n",
+		      percent_of(least, 10 * S), percent_of(useful, least));
+	assert_true(percent_of(useful, least) > 65);
+	model_gpus_close(all);
+	(void)state;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -515,6 +565,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_clock_ends_with_the_last_program_that_needs_it),
 		cmocka_unit_test(the_clock_is_kept_beside_critical_tasks_and_short_bounds),
 		cmocka_unit_test(a_bound_of_ones_own_keeps_the_clock),
+		cmocka_unit_test(frames_are_alike_though_a_bound_counts_on_one_gpu_alone),
 	};
 
 	sets = argc > 1 ? atoi(argv[1]) : sets;
