@@ -14,6 +14,7 @@
 #include "process.h"
 #include "rtxg_nvrm.h"
 #include "sync.h"
+#include "sys.h"
 
 /* A permit that is likely to come is looked at for so long, and so often before the clock is. */
 #define READY_MOST_NS (3 * NS_PER_MS)
@@ -102,10 +103,42 @@ static int full(unsigned int engine)
 		LAUNCHES, engine);
 }
 
+/* A thread that waits at a lane, where its word counts the threads that do: `want` or `watch`. */
+struct queued {
+	struct rtx_gpu *h;
+	uint32_t *word;
+	int before; /* may it be cancelled? */
+};
+
+static void leave_queue(void *arg)
+{
+	const struct queued *q = arg;
+
+	__atomic_fetch_sub(q->word, 1, __ATOMIC_SEQ_CST);
+	q->h->transport->ring(q->h);
+	__atomic_fetch_sub(&q->h->users, 1, __ATOMIC_SEQ_CST);
+}
+
+/* The thread may be cancelled (pthread_cancel) while it waits, and leaves nothing then. */
+static int wait_in_queue(struct queued *q, unsigned int engine, uint32_t permit, uint64_t until)
+{
+	int ret;
+
+	pthread_cleanup_push(leave_queue, q);
+	rtx_lib_cancel_as_before(&q->before);
+	pthread_testcancel();
+	ret = q->h->transport->wait(q->h, engine, permit, until);
+	rtx_lib_cancel_later();
+	pthread_cleanup_pop(0);
+	return ret;
+}
+
 static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t until)
 {
+	not_cancelled();
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
+	struct queued q = { h, &p->want, cancel_before };
 	uint64_t start = rtxg_now_ns(), now = start;
 	uint32_t rang_at, permit;
 	int ret;
@@ -176,8 +209,8 @@ static int wait_and_launch(struct rtx_gpu *h, unsigned int engine, uint64_t unti
 		    stand_ready(p, permit, until) != permit)
 			continue;
 		/* Bounded, because no one wakes us if the host is killed. */
-		ret = h->transport->wait(h, engine, permit,
-					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
+		ret = wait_in_queue(&q, engine, permit,
+				    until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
 		if (ret == -EINTR) {
 			rtx_lib_failed(ret, "a signal came while waiting for the permit");
 			break;
@@ -389,6 +422,7 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 
 int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_notify *notify)
 {
+	not_cancelled();
 	struct task_lane *lane;
 	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
 	uint32_t at;
@@ -433,7 +467,14 @@ struct awaited {
 	unsigned int engine;
 	uint32_t at;
 	uint64_t of;
+	rtx_timeline_t timeline; /* which the thread is in; NULL: it tells otherwise */
 };
+
+static void leave_timeline(const struct awaited *a)
+{
+	if (a->timeline)
+		rtx_lib_timeline_leave(a->timeline);
+}
 
 /* The thread is cancelled (pthread_cancel): others may wait for the launch, or close the handle. */
 static void give_up(void *arg)
@@ -441,6 +482,7 @@ static void give_up(void *arg)
 	const struct awaited *a = arg;
 	struct task_lane *lane = &a->h->lanes[a->engine];
 
+	leave_timeline(a);
 	rtx_lib_lock(&lane->lock, a->h->generation);
 	lane->records[a->at % LAUNCHES].state = RECORD_NOTIFIED;
 	rtx_lib_unlock(&lane->lock);
@@ -449,15 +491,19 @@ static void give_up(void *arg)
 
 static int wait_for(struct awaited *a, const struct rtx_gpu_notify *how, bool fenced)
 {
-	int ret;
+	int ret = a->timeline ? rtx_lib_timeline_enter(a->timeline) : 0;
 
-	/* The word of another that has its place may never have that value. */
-	if (a->of != opened_of(how))
-		return rtx_lib_failed(-EBADF, "the launch's timeline is closed, and another one is "
-					      "open in its place");
+	if (ret)
+		return ret;
 	pthread_cleanup_push(give_up, a);
-	ret = rtx_lib_sync_wait(a->h, a->engine, how, fenced);
+	/* No other has its place from here on. The word of one may never have that value. */
+	if (a->of != opened_of(how))
+		ret = rtx_lib_failed(-EBADF, "the launch's timeline is closed, and another one is "
+					     "open in its place");
+	else
+		ret = rtx_lib_sync_wait(a->h, a->engine, how, fenced);
 	pthread_cleanup_pop(0);
+	leave_timeline(a);
 	return ret;
 }
 
@@ -470,7 +516,8 @@ static int wait_and_finish(struct rtx_gpu *h, unsigned int engine, uint32_t at, 
 	int ret;
 
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
-	ret = wait_for(&(struct awaited){ h, engine, at, of }, how, fenced);
+	ret = wait_for(&(struct awaited){ h, engine, at, of, how->timeline }, how, fenced);
+	not_cancelled(); /* the bell is rung, and `users` counted, for others */
 	rtx_lib_lock(&lane->lock, h->generation);
 	/*
 	 * Interrupted, or not in time: the work goes on, so the launch stays outstanding. Any other
@@ -544,12 +591,15 @@ bool rtx_gpu_awaited(rtx_gpu_t h, enum rtx_engine engine)
 
 int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 {
+	not_cancelled();
 	struct rtxg_lane *p;
+	struct queued q;
 	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
 	p = &h->page->lanes[engine];
+	q = (struct queued){ h, &p->watch, cancel_before };
 	__atomic_fetch_add(&h->users, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&p->watch, 1, __ATOMIC_SEQ_CST);
 	for (;;) {
@@ -572,8 +622,8 @@ int rtx_gpu_wait_revoked(rtx_gpu_t h, enum rtx_engine engine, uint64_t until)
 		/* A host that was killed calls nothing back. */
 		if (host_is_due(h, now))
 			rtx_lib_host_check(h, now);
-		ret = h->transport->wait(h, engine, permit,
-					 until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
+		ret = wait_in_queue(&q, engine, permit,
+				    until < now + HOST_CHECK_NS ? until : now + HOST_CHECK_NS);
 		if (ret == -EINTR) {
 			rtx_lib_failed(ret, "a signal came while waiting");
 			break;

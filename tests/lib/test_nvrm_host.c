@@ -238,6 +238,136 @@ static void what_no_host_sees_ends_its_wait(void **state)
 	goes_back = false;
 }
 
+/* --- calls in which a thread is cancelled where the host is spoken to -------------------------- */
+
+static int fence_of_a_socket(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
+{
+	pthread_testcancel(); /* as in sendmsg() */
+	return 0;
+}
+
+static void ring_of_an_eventfd(struct rtx_gpu *h)
+{
+	pthread_testcancel(); /* as in write() */
+}
+
+static int wait_of_a_nap(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
+{
+	pthread_testcancel(); /* as in clock_nanosleep() */
+	pause_ms(1);
+	return -ETIMEDOUT;
+}
+
+static rtx_gpu_t with_host(struct transport *host)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+	rtx_gpu_t task;
+
+	setenv("RTXG_HOST", "daemon", 1);
+	setenv("RTXG_SOCKET", "/nonexistent/rtxg.sock", 1);
+	options.flags = RTX_OPEN_NO_SPAWN | RTX_OPEN_UNMANAGED;
+	*host = rtx_lib_transport_none;
+	host->fence = fence_of_a_socket;
+	host->ring = ring_of_an_eventfd;
+	host->wait = wait_of_a_nap;
+	assert_int_equal(rtx_gpu_open(&task, &options), 0);
+	task->transport = host;
+	return task;
+}
+
+static int notify_1(rtx_gpu_t task)
+{
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+
+	notify.how = RTX_SYNC_NOTIFY;
+	notify.timeline = line;
+	notify.value = 1;
+	return rtx_gpu_notify(task, RTX_COMPUTE, &notify);
+}
+
+static int sync_1(rtx_gpu_t task)
+{
+	return rtx_gpu_sync(task, RTX_COMPUTE);
+}
+
+static int launch_1(rtx_gpu_t task)
+{
+	return rtx_gpu_launch(task, RTX_COMPUTE);
+}
+
+static int revoked_1(rtx_gpu_t task)
+{
+	return rtx_gpu_wait_revoked(task, RTX_COMPUTE, UINT64_MAX);
+}
+
+struct last_call {
+	int (*function)(rtx_gpu_t task);
+	rtx_gpu_t task;
+	int ret;
+	bool back;
+};
+
+static void *cancelled_beforehand(void *arg)
+{
+	struct last_call *c = arg;
+
+	pthread_cancel(pthread_self());
+	c->ret = c->function(c->task);
+	c->back = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+static struct last_call last_call_of_a_thread(int (*function)(rtx_gpu_t task), rtx_gpu_t task)
+{
+	struct last_call c = { .function = function, .task = task };
+	pthread_t thread;
+	void *ret;
+
+	assert_int_equal(pthread_create(&thread, NULL, cancelled_beforehand, &c), 0);
+	assert_int_equal(pthread_join(thread, &ret), 0);
+	assert_ptr_equal(ret, PTHREAD_CANCELED);
+	return c;
+}
+
+/* Others go on: no lock is held, and no thread is counted that has gone. */
+static void a_thread_that_is_cancelled_beside_the_host_leaves_nothing(void **state)
+{
+	struct transport host;
+	rtx_gpu_t task;
+	struct rtxg_lane *lane;
+	struct last_call c;
+
+	up();
+	task = with_host(&host);
+	lane = &task->page->lanes[RTX_COMPUTE];
+	assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+	task->managed = true;
+	c = last_call_of_a_thread(notify_1, task);
+	assert_true(c.back);
+	assert_int_equal(c.ret, 0);
+	/* It ends, and others are told of that: they want the engine. */
+	set(line, 1);
+	lane->permit |= RTXG_PERMIT_REPORT;
+	c = last_call_of_a_thread(sync_1, task);
+	assert_int_equal(task->users, 0);
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), c.back ? -EPERM : 0);
+	/* No permit comes, or it is not called back. */
+	lane->permit = 0;
+	c = last_call_of_a_thread(launch_1, task);
+	assert_false(c.back);
+	assert_int_equal(task->users, 0);
+	assert_int_equal(lane->want, 0);
+	lane->permit = RTXG_PERMIT_GRANTED;
+	c = last_call_of_a_thread(revoked_1, task);
+	assert_false(c.back);
+	assert_int_equal(task->users, 0);
+	assert_int_equal(lane->watch, 0);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +376,8 @@ int main(void)
 		cmocka_unit_test_setup(a_timeline_is_closed_while_the_host_waits, before),
 		cmocka_unit_test_setup(what_no_host_sees_ends_its_wait, before),
 		cmocka_unit_test_setup(a_thread_is_cancelled_while_the_host_waits, before),
+		cmocka_unit_test_setup(a_thread_that_is_cancelled_beside_the_host_leaves_nothing,
+				       before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
