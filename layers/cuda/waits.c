@@ -192,9 +192,11 @@ static void wait_beside_captures(void *stream, void *context)
 	call[EXCHANGE_MODE](&mode);
 }
 
+/* CUDA's own wait is no place where a thread is cancelled, and its locks may be held around ours. */
 static void on_call(void *user, uint32_t domain, uint32_t number, const struct cupti_call *now)
 {
 	void *stream = LEGACY;
+	int cancelled;
 
 	if (domain != CUPTI_DRIVER_API || now->site != CUPTI_ENTER || !now->context || inside)
 		return;
@@ -210,7 +212,9 @@ static void on_call(void *user, uint32_t domain, uint32_t number, const struct c
 		break;
 	}
 	inside = true;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled);
 	wait_beside_captures(stream, now->context);
+	pthread_setcancelstate(cancelled, NULL);
 	inside = false;
 }
 
