@@ -394,8 +394,11 @@ int rtx_nvrm_close(rtx_nvrm_t nvrm)
 
 	rtx_lib_forget_error();
 	ret = check(nvrm);
-	if (ret == -ECHILD)
+	if (ret == -ECHILD) {
+		/* Its place in the list of the parent's handles is used for another list. */
+		forget_parent();
 		keep_memory(nvrm);
+	}
 	if (ret)
 		return ret;
 	if (__atomic_exchange_n(&nvrm->closed, true, __ATOMIC_SEQ_CST))
