@@ -388,9 +388,9 @@ int nv_adopt(struct nv_rm_gpu *gpus, int gpu_count, struct nv_registry *registry
 
 bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid)
 {
-	int fd;
+	int fd, n = sys->ctl_fds(sys->ctx, (int)pid, &fd, 1);
 
-	return sys->ctl_fds(sys->ctx, (int)pid, &fd, 1) > 0;
+	return n && n != -ENOENT && n != -ESRCH;
 }
 
 int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap)

@@ -35,7 +35,7 @@ typedef void (*nv_adopt_seen)(void *ctx, int fd, uint32_t client,
 int nv_adopt_objects(struct nv_rm_gpu *gpus, int gpu_count, uint32_t pid, nv_adopt_seen seen,
 		     void *ctx);
 
-/* Does that process have the control device open? */
+/* Does that process have the control device open? Also if that cannot be looked at. */
 bool nv_uses_driver(const struct nv_sys *sys, uint32_t pid);
 
 /* Its name, from /proc; empty if it has gone. */

@@ -126,6 +126,14 @@ static bool is_governed(struct nv_gpu *g, const struct nv_process *p)
 	return !g || (c && !c->load) || (p && nv_process_host(p, g->rm.device_instance));
 }
 
+static bool is_load(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
+{
+	struct nv_process *p = nv_registry_process(&l->registry, pid);
+	const struct nv_context *c = g && p ? nv_context_of(g, p) : NULL;
+
+	return c && c->load;
+}
+
 /*
  * Looks for the channels of a process, because of that GPU; NULL: at the beginning, when nothing
  * waits. 1: they are known now; 0: it has ended, or has none; else a negative errno, and when it
@@ -136,6 +144,7 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	uint64_t began = nv_now(l);
 	struct nv_unknown *u;
 	uint32_t user;
+	bool works_on, late;
 	struct nv_adopt_stats st;
 	struct nv_process *p;
 	int n;
@@ -144,6 +153,8 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	if (!may_look(l, pid, &user))
 		return -EAGAIN;
 	u = nv_unknown_of(l, pid, true);
+	works_on = g && u->waits && u->pause;
+	late = works_on && u->pause == ADOPT_AGAIN_NS;
 	u->waits = false;
 	n = adopt(l, pid, &st);
 	/* Others have come into the table meanwhile. */
@@ -156,10 +167,16 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 			nv_known_now(l, pid);
 			return 0;
 		}
-		look_later(l, u, false);
-		u->waits = true;
-		u->remedy = NULL;
-		return 0;
+		/*
+		 * If it works after that pause, its context is held by what cannot be seen (a
+		 * process whose first thread has ended shows no descriptors): it is a load.
+		 */
+		if (!works_on && !is_load(l, g, pid)) {
+			look_later(l, u, false);
+			u->waits = true;
+			u->remedy = NULL;
+			return 0;
+		}
 	}
 	p = nv_registry_process(&l->registry, pid);
 	if (n > 0 && is_governed(g, p)) {
@@ -175,7 +192,7 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	}
 	if (u->waits) /* there is no place for it */
 		return -ENOSPC;
-	if (!u->pause || u->found)
+	if (!u->pause || u->found || late)
 		nv_log(l, LEVER_NVIDIA_WARNING, "pid %u is UNMANAGED: %s (%s)", pid, why_not(n),
 		       n < 0 ? strerror(-n) : "no channel found");
 	u->remedy = why_not(n);

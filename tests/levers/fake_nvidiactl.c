@@ -700,6 +700,8 @@ static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
 {
 	int n = fake->moved_to && (uint32_t)pid == fake->moved_pid;
 
+	if (fake->list_error)
+		return -fake->list_error;
 	for (uint32_t i = 0; i < fake->objects && !n; i++)
 		n = fake->object[i].pid == (uint32_t)pid;
 	if (n && cap > 0)

@@ -97,6 +97,7 @@ struct fake_driver {
 	uint64_t delay_ns;
 	struct fake_failure failure[FAKE_FAILURES];
 	uint32_t failures;
+	int list_error;	    /* of the lists of descriptors; 0: none */
 	int getfd_error;    /* pidfd_getfd fails with this errno, */
 	uint32_t getfd_pid; /* of this process only; 0: of each */
 	/* this process has moved its descriptor 7 there; 0: none has */

@@ -273,6 +273,40 @@ static void one_that_ends_is_no_load(void **state)
 	lever_nvidia_close(l);
 }
 
+/*
+ * Its list of descriptors cannot be had (of its user others hang), or shows none while it works for
+ * longer than a context takes to go: it is a load, and said to be one.
+ */
+static void one_that_works_on_is_a_load_at_last(void **state)
+{
+	static const int errors[] = { EBUSY, ETIMEDOUT, EACCES };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		struct lever_nvidia *l = up();
+
+		fake->list_error = errors[i];
+		nv_adopt_unknown(l, &l->gpu[0], ONE);
+		assert_true(context_of(l, ONE)->load);
+		assert_int_equal(lines, 1);
+		lever_nvidia_close(l);
+		fake_reset();
+	}
+	for (int ends = 0; ends < 2; ends++) {
+		struct lever_nvidia *l = up();
+
+		nv_adopt_unknown(l, &l->gpu[0], ONE);
+		assert_null(context_of(l, ONE));
+		fake->now += 1100 * MS;
+		fake->dead = ends ? ONE : 0;
+		nv_adopt_unknown(l, &l->gpu[0], ONE);
+		assert_true(ends ? !context_of(l, ONE) : context_of(l, ONE)->load);
+		assert_int_equal(lines, !ends);
+		lever_nvidia_close(l);
+		fake_reset();
+	}
+}
+
 /* No record is missing for that, so nobody is looked for; it is said, and not all the time. */
 static void processes_that_are_not_followed_are_told_of(void **state)
 {
@@ -306,6 +340,7 @@ int main(void)
 		cmocka_unit_test_setup(a_load_ends_where_another_program_begins, before),
 		cmocka_unit_test_setup(processes_that_are_not_followed_are_told_of, before),
 		cmocka_unit_test_setup(one_that_ends_is_no_load, before),
+		cmocka_unit_test_setup(one_that_works_on_is_a_load_at_last, before),
 		cmocka_unit_test_setup(one_without_descriptors_is_not_looked_for_all_the_time,
 				       before),
 	};
