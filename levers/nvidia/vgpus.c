@@ -127,6 +127,9 @@ static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 	struct nv_process *p = nv_registry_process(&l->registry, pid);
 	int err = l->discovery ? discovery_watch(l->discovery, pid, vgpu) : 0;
 
+	/* Who is not followed, for want of a place, has no tag there that its children would get. */
+	if (err == -ENOSPC && !vgpu)
+		err = 0;
 	if (err || !p)
 		return err;
 	p->placed = false;
@@ -234,8 +237,8 @@ int lever_nvidia_vgpu_set(struct lever_nvidia *l, uint32_t gpu, uint32_t vgpu,
 	/* Processes that were put in it before it existed */
 	for (uint32_t i = 0; i < g->high; i++)
 		if (g->context[i].process && g->context[i].process->tag == vgpu &&
-		    g->context[i].vgpu != vgpu)
-			put_into(l, g->context[i].process->pid, vgpu);
+		    g->context[i].vgpu != vgpu && put_into(l, g->context[i].process->pid, vgpu))
+			move(l, g->context[i].process, vgpu);
 	nv_arm(l);
 	return 0;
 }
