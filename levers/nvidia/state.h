@@ -142,7 +142,7 @@ struct lever_nvidia {
 	uint64_t refused_said;	  /* refused records, when it was said last, */
 	uint64_t lost_said;	  /* and lost ones */
 	uint64_t pump_again;	  /* when the records that wait are read; UINT64_MAX: at once */
-	uint64_t pump_spent;	  /* on reading them without a pause, at the end of the last read */
+	uint64_t pump_spent;	  /* on reading without a pause, when the last read ended */
 	uint64_t pump_ended;
 	uint64_t unwatched, unwatched_said; /* processes of a user who has too many, the same */
 	bool rescan;			    /* a process has `missed` */

@@ -97,7 +97,7 @@ def test_what_is_reserved_on_every_gpu_counts_for_no_user_who_names_one(stage: S
 
 
 def hold(stage: Stage, go: Callable[[], None]) -> None:
-    """A task on a GPU that nobody has named before."""
+    """A task on a GPU that no task has named before."""
     connection = Connection(stage.daemon.socket)
     reply = connection.open(vgpu="own", gpu="new")
     assert reply["ok"], reply

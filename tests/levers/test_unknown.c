@@ -307,7 +307,7 @@ static void one_that_works_on_is_a_load_at_last(void **state)
 	}
 }
 
-/* No record is missing for that, so nobody is looked for; it is said, and not all the time. */
+/* No record is missing for that, so no process is looked for; it is said, and not all the time. */
 static void processes_that_are_not_followed_are_told_of(void **state)
 {
 	struct lever_nvidia *l = up();

@@ -185,7 +185,7 @@ static void a_look_is_short(void **state)
 
 /*
  * Wherever the thread is when the word comes: no interrupt is asked for any more then, and none is
- * slept for. What is foreseen is learned anew for each, so that looks begin where they did.
+ * slept for. What is foreseen is learned again for each, so that looks begin where they did.
  */
 static void an_end_right_after_a_look_is_not_slept_over(void **state)
 {
