@@ -192,7 +192,7 @@ static void wait_beside_captures(void *stream, void *context)
 	call[EXCHANGE_MODE](&mode);
 }
 
-/* CUDA's own wait is no place where a thread is cancelled, and its locks may be held around ours. */
+/* CUDA's own wait cancels no thread, and its locks may be held around ours. */
 static void on_call(void *user, uint32_t domain, uint32_t number, const struct cupti_call *now)
 {
 	void *stream = LEGACY;

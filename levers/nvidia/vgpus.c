@@ -127,7 +127,7 @@ static int put_into(struct lever_nvidia *l, uint32_t pid, uint32_t vgpu)
 	struct nv_process *p = nv_registry_process(&l->registry, pid);
 	int err = l->discovery ? discovery_watch(l->discovery, pid, vgpu) : 0;
 
-	/* Who is not followed, for want of a place, has no tag there that its children would get. */
+	/* Who is not followed, for want of a place, has no tag there for its children. */
 	if (err == -ENOSPC && !vgpu)
 		err = 0;
 	if (err || !p)

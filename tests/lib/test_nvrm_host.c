@@ -238,7 +238,7 @@ static void what_no_host_sees_ends_its_wait(void **state)
 	goes_back = false;
 }
 
-/* --- calls in which a thread is cancelled where the host is spoken to -------------------------- */
+/* --- calls in which a thread is cancelled where the host is spoken to ------------------------- */
 
 static int fence_of_a_socket(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
 {
