@@ -101,6 +101,18 @@ static void scribble(struct connection *c, const uint8_t *bytes, size_t size)
 	host_event(&daemon_state, c->task);
 }
 
+/* As client.c does it: what has not ended is asked again, and what a request keeps ends with it. */
+static void serve(struct connection *c, const char *text, size_t size)
+{
+	do {
+		c->later = false;
+		control_packet(c, text, size, -1);
+	} while (c->later);
+	if (c->pieces)
+		c->drop_pieces(c->pieces);
+	c->pieces = NULL;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct daemon *d = &daemon_state;
@@ -130,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (length && data[at] == '@') {
 			scribble(c[i], data + at + 1, length - 1);
 		} else {
-			control_packet(c[i], (const char *)data + at, length, -1);
+			serve(c[i], (const char *)data + at, length);
 		}
 		if (d->armed_ns <= rtxg_now_ns())
 			host_timer(d);
