@@ -714,15 +714,26 @@ static int sleep_on_clock(void *ctx, int fd, uint64_t timeout_ns)
 }
 
 /* As the driver: poll() takes the event. */
+/* One more sleeps, or one less: then it has slept. */
+static void count_sleep(int more)
+{
+	__atomic_add_fetch(&fake_nvrm.asleep, more, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&fake_nvrm.sleeps, more < 0, __ATOMIC_RELAXED);
+}
+
 static int fake_poll(void *ctx, int fd, uint64_t timeout_ns)
 {
 	bool lost = told(&fake_nvrm.lost) && fd >= 0;
-	int ret = lost		    ? -ENODEV
-		  : fake_nvrm.clock ? sleep_on_clock(ctx, fd, timeout_ns)
-				    : nv_sys_linux.poll(ctx, fd, timeout_ns);
 	uint64_t count;
+	int ret;
 
-	__atomic_add_fetch(&fake_nvrm.sleeps, 1, __ATOMIC_RELAXED);
+	count_sleep(1);
+	while (told(&fake_nvrm.hold_sleeps))
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	ret = lost		? -ENODEV
+	      : fake_nvrm.clock ? sleep_on_clock(ctx, fd, timeout_ns)
+				: nv_sys_linux.poll(ctx, fd, timeout_ns);
+	count_sleep(-1);
 	if (ret > 0 && read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		fake_nvrm.wild++;
 	return ret;

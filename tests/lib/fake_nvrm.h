@@ -26,6 +26,7 @@ struct fake_nvrm {
 	bool needs_bind, unbound_astray;
 	bool no_interrupts; /* they are lost */
 	bool hold_fences;   /* none is written as yet: the engine takes its place again */
+	bool hold_sleeps;   /* whoever is in poll() stays there */
 	/*
 	 * It says that it has taken a place from the ring when it begins with it, as one does that
 	 * reads ahead.
@@ -61,6 +62,7 @@ struct fake_nvrm {
 	uint64_t awake, awake_at;
 	uint64_t busy;	/* on that clock, outside of sleeps, since the first of them */
 	int sleeps;	/* calls of poll() */
+	int asleep;	/* in poll() now */
 	int objects;	/* that are allocated now, without clients */
 	int clients;	/* now */
 	int interrupts; /* raised */

@@ -131,16 +131,29 @@ static void a_value_that_has_been_reached_costs_no_call_of_the_driver(void **sta
 	down();
 }
 
+/* From now on one who sleeps does so until it is let go, and one does. */
+static void hold_a_sleep(struct waiter *w)
+{
+	__atomic_store_n(&fake_nvrm.hold_sleeps, true, __ATOMIC_RELAXED);
+	start(w, line, 1, RTX_SYNC_NOTIFY);
+	while (!__atomic_load_n(&fake_nvrm.asleep, __ATOMIC_SEQ_CST))
+		pause_ms(1);
+}
+
+static void let_sleeps_go(void)
+{
+	__atomic_store_n(&fake_nvrm.hold_sleeps, false, __ATOMIC_RELAXED);
+}
+
 static void a_lost_interrupt_costs_time_and_nothing_else(void **state)
 {
 	struct waiter w;
 
 	up();
 	__atomic_store_n(&fake_nvrm.no_interrupts, true, __ATOMIC_RELAXED);
-	start(&w, line, 1, RTX_SYNC_NOTIFY);
-	wait_for_waiters(line, 1);
-	pause_ms(30);
+	hold_a_sleep(&w);
 	set(line, 1);
+	let_sleeps_go();
 	assert_int_equal(ends(&w), 0);
 	assert_int_equal(stats_of(line).wakes, 0);
 	assert_int_equal(stats_of(line).missed, 1);
@@ -156,10 +169,11 @@ static void an_interrupt_does_not_wait_for_the_fence(void **state)
 
 	up();
 	__atomic_store_n(&fake_nvrm.hold_fences, true, __ATOMIC_RELAXED);
-	start(&w, line, 1, RTX_SYNC_NOTIFY);
-	while (!(s = stats_of(line)).armed)
-		pause_ms(1);
+	hold_a_sleep(&w);
 	set(line, 1);
+	while (!__atomic_load_n(&fake_nvrm.interrupts, __ATOMIC_SEQ_CST))
+		pause_ms(1);
+	let_sleeps_go();
 	assert_int_equal(ends(&w), 0);
 	s = stats_of(line);
 	assert_int_equal(s.missed, 0);
