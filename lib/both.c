@@ -61,6 +61,7 @@ static int task_set(rtx_gpu_t h, const struct rtx_gpu_options *options, struct c
 	struct rtx_gpu_options asked;
 	int ret;
 
+	not_cancelled();
 	rtx_lib_forget_error();
 	ret = rtx_lib_check_handle(h, 0);
 	if (!ret)
@@ -111,6 +112,11 @@ int rtx_gpu_set(rtx_gpu_t h, const struct rtx_gpu_options *options)
 	return task_set(h, options, NULL);
 }
 
+static void unlock(void *mutex)
+{
+	pthread_mutex_unlock(mutex);
+}
+
 int rtx_gpu_pool_acquire(rtx_gpu_t h, const char *pool, char *device, size_t size)
 {
 	int ret;
@@ -125,13 +131,15 @@ int rtx_gpu_pool_acquire(rtx_gpu_t h, const char *pool, char *device, size_t siz
 	if (!load_relaxed(&h->managed) || !h->transport->pool_acquire)
 		return rtx_lib_failed(-ENOTCONN, "no host manages this task now");
 	pthread_mutex_lock(&h->control);
+	pthread_cleanup_push(unlock, &h->control);
 	ret = h->transport->pool_acquire(h, pool, device, size);
-	pthread_mutex_unlock(&h->control);
+	pthread_cleanup_pop(1);
 	return ret;
 }
 
 int rtx_gpu_pool_release(rtx_gpu_t h, const char *pool)
 {
+	not_cancelled();
 	int ret;
 
 	rtx_lib_forget_error();

@@ -50,6 +50,8 @@ static void try_again(struct rtx_gpu *h, uint64_t now)
  */
 void rtx_lib_host_check(struct rtx_gpu *h, uint64_t now)
 {
+	not_cancelled();
+
 	/* One thread looks; the others have something better to do. */
 	if (pthread_mutex_trylock(&h->control))
 		return;

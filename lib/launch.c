@@ -341,6 +341,13 @@ static int nothing_outstanding(unsigned int engine, const char *call)
 		engine, call);
 }
 
+/* Others wait for that, so no thread is cancelled between the end of its launch and the bell. */
+static void ring_surely(struct rtx_gpu *h)
+{
+	not_cancelled();
+	h->transport->ring(h);
+}
+
 int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 {
 	struct task_lane *lane;
@@ -358,7 +365,7 @@ int rtx_gpu_complete(rtx_gpu_t h, enum rtx_engine engine, uint64_t device_ns)
 		ring = finish_record(h, engine, at, device_ns);
 	rtx_lib_unlock(&lane->lock);
 	if (ring)
-		h->transport->ring(h);
+		ring_surely(h);
 	return found ? 0 : nothing_outstanding(engine, "complete");
 }
 
@@ -566,7 +573,7 @@ int rtx_gpu_sync(rtx_gpu_t h, enum rtx_engine engine)
 	if (waits)
 		return wait_and_finish(h, engine, at, of, &how, fenced);
 	if (ring)
-		h->transport->ring(h);
+		ring_surely(h);
 	return found ? 0 : nothing_outstanding(engine, "sync");
 }
 

@@ -22,28 +22,28 @@
 /* One that takes longer is tried again, by a thread that has its work to do meanwhile. */
 #define REOPEN_PATIENCE_NS (1 * NS_PER_S)
 
-/*
- * Sends a request and reads its reply; on failure rtx_strerror() has the words. The caller owns
- * *reply.
- */
-static int converse(int socket, json_t *request, int fd, json_t **reply, int fds[2], uint64_t until)
+static int ask(int socket, json_t *request, int fd)
 {
 	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
-	char *answer = NULL;
 	int ret;
 
-	*reply = NULL;
-	fds[0] = fds[1] = -1;
 	if (!text)
 		return rtx_lib_failed(-EINVAL, "a name is not UTF-8");
 	ret = rtx_lib_message_send(socket, text, strlen(text), fd);
 	free(text);
 	/* One that turns us away says why before it closes: that can still be read. */
-	if (ret && ret != -EPIPE)
-		return ret;
+	return ret == -EPIPE ? 0 : ret;
+}
+
+static int hear(int socket, json_t **reply, int fds[2], uint64_t until)
+{
+	char *answer = NULL;
+	int ret;
+
+	*reply = NULL;
 	do
 		ret = rtx_lib_message_receive(socket, &answer, fds, until);
-	while (ret == -EINTR && until != NEVER);
+	while (ret == -EINTR);
 	if (ret)
 		return ret;
 	*reply = json_loads(answer, 0, NULL);
@@ -63,6 +63,19 @@ static int converse(int socket, json_t *request, int fd, json_t **reply, int fds
 		*reply = NULL;
 	}
 	return ret;
+}
+
+/*
+ * Sends a request and reads its reply; on failure rtx_strerror() has the words. The caller owns
+ * *reply.
+ */
+static int converse(int socket, json_t *request, int fd, json_t **reply, int fds[2], uint64_t until)
+{
+	int ret = ask(socket, request, fd);
+
+	*reply = NULL;
+	fds[0] = fds[1] = -1;
+	return ret ? ret : hear(socket, reply, fds, until);
 }
 
 static void add_params(json_t *request, const struct rtx_gpu_options *o)
@@ -326,32 +339,66 @@ static int daemon_pool_release(struct rtx_gpu *h, const char *pool)
 	return simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
 }
 
+/* A thread that waits for a GPU of a pool. */
+struct requester {
+	struct rtx_gpu *h;
+	const char *pool;
+	int before; /* may it be cancelled? */
+};
+
+/*
+ * Two replies come: that of the request, which may just have been granted, and that of the release.
+ */
+static void withdraw(void *arg)
+{
+	const struct requester *r = arg;
+	json_t *reply;
+	int fds[2];
+
+	simple(r->h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", r->pool));
+	if (hear(r->h->socket, &reply, fds, rtxg_now_ns() + REPLY_PATIENCE_NS))
+		return;
+	rtx_lib_close_fds(fds);
+	json_decref(reply);
+}
+
+/* The thread may be cancelled (pthread_cancel) while it waits, and leaves nothing then. */
+static int wait_for_grant(struct requester *r)
+{
+	struct pollfd p = { .fd = r->h->socket, .events = POLLIN };
+	int ret;
+
+	pthread_cleanup_push(withdraw, r);
+	rtx_lib_cancel_as_before(&r->before);
+	pthread_testcancel();
+	ret = poll(&p, 1, -1) < 0 ? -errno : 0;
+	rtx_lib_cancel_later();
+	pthread_cleanup_pop(ret == -EINTR);
+	return ret;
+}
+
 static int daemon_pool_acquire(struct rtx_gpu *h, const char *pool, char *device, size_t size)
 {
+	not_cancelled();
+	struct requester r = { h, pool, cancel_before };
 	json_t *request = json_pack("{s:s, s:s, s:i}", "op", "pool-acquire", "pool", pool, "thread",
 				    (int)gettid());
 	json_t *reply = NULL;
 	const char *gpu;
 	int fds[2], ret;
 
-	ret = converse(h->socket, request, -1, &reply, fds, NEVER);
+	ret = ask(h->socket, request, -1);
 	json_decref(request);
-	if (ret == -EINTR) {
-		/*
-		 * Withdraw; two replies come: that of the request, which may just have been
-		 * granted, and that of the release.
-		 */
-		char *text = NULL;
-
-		simple(h, json_pack("{s:s, s:s}", "op", "pool-release", "pool", pool));
-		do
-			ret = rtx_lib_message_receive(h->socket, &text, fds,
-						      rtxg_now_ns() + REPLY_PATIENCE_NS);
-		while (ret == -EINTR);
-		free(text);
+	if (ret)
+		return ret;
+	ret = wait_for_grant(&r);
+	if (ret == -EINTR)
 		return rtx_lib_failed(-EINTR, "a signal came while waiting for a GPU of pool %s",
 				      pool);
-	}
+	if (ret)
+		return rtx_lib_failed(ret, "waiting for the rtxg daemon failed: %s",
+				      rtx_lib_error_name(-ret));
+	ret = hear(h->socket, &reply, fds, rtxg_now_ns() + REPLY_PATIENCE_NS);
 	if (ret)
 		return ret;
 	gpu = json_string_value(json_object_get(reply, "gpu"));

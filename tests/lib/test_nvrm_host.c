@@ -246,9 +246,31 @@ static int fence_of_a_socket(struct rtx_gpu *h, unsigned int lane, const struct 
 	return 0;
 }
 
+static int rings;
+
 static void ring_of_an_eventfd(struct rtx_gpu *h)
 {
 	pthread_testcancel(); /* as in write() */
+	rings++;
+}
+
+static bool alive_by_a_socket(struct rtx_gpu *h)
+{
+	pthread_testcancel(); /* as in recv() */
+	return true;
+}
+
+static int set_by_a_socket(struct rtx_gpu *h, const struct rtx_gpu_options *options,
+			   struct cpu_request *cpu)
+{
+	pthread_testcancel(); /* as in sendmsg() */
+	return 0;
+}
+
+static int release_by_a_socket(struct rtx_gpu *h, const char *pool)
+{
+	pthread_testcancel(); /* as in sendmsg() */
+	return 0;
 }
 
 static int wait_of_a_nap(struct rtx_gpu *h, unsigned int lane, uint32_t value, uint64_t until)
@@ -269,6 +291,9 @@ static rtx_gpu_t with_host(struct transport *host)
 	*host = rtx_lib_transport_none;
 	host->fence = fence_of_a_socket;
 	host->ring = ring_of_an_eventfd;
+	host->alive = alive_by_a_socket;
+	host->set = set_by_a_socket;
+	host->pool_release = release_by_a_socket;
 	host->wait = wait_of_a_nap;
 	assert_int_equal(rtx_gpu_open(&task, &options), 0);
 	task->transport = host;
@@ -293,6 +318,24 @@ static int sync_1(rtx_gpu_t task)
 static int launch_1(rtx_gpu_t task)
 {
 	return rtx_gpu_launch(task, RTX_COMPUTE);
+}
+
+static int complete_1(rtx_gpu_t task)
+{
+	return rtx_gpu_complete(task, RTX_COMPUTE, 0);
+}
+
+static int set_1(rtx_gpu_t task)
+{
+	struct rtx_gpu_options options = RTX_INIT(struct rtx_gpu_options);
+
+	options.priority = 7;
+	return rtx_gpu_set(task, &options);
+}
+
+static int release_1(rtx_gpu_t task)
+{
+	return rtx_gpu_pool_release(task, "pool");
 }
 
 static int revoked_1(rtx_gpu_t task)
@@ -368,6 +411,42 @@ static void a_thread_that_is_cancelled_beside_the_host_leaves_nothing(void **sta
 	(void)state;
 }
 
+/* Many wait for the end of a launch, or for its handle; one thread goes. */
+static void a_thread_that_is_cancelled_in_its_last_call_ends_it(void **state)
+{
+	static int (*const ends[])(rtx_gpu_t task) = { complete_1, sync_1 };
+	static int (*const talks[])(rtx_gpu_t task) = { launch_1, set_1, release_1 };
+	struct transport host;
+	rtx_gpu_t task;
+	struct rtxg_lane *lane;
+
+	up();
+	task = with_host(&host);
+	task->managed = true;
+	lane = &task->page->lanes[RTX_COMPUTE];
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		lane->permit |= RTXG_PERMIT_GRANTED;
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		/* It is called back: others wait for the end of the launch, and for the bell. */
+		lane->permit &= ~RTXG_PERMIT_GRANTED;
+		rings = 0;
+		assert_true(last_call_of_a_thread(ends[i], task).back);
+		assert_int_equal(lane->in_flight, 0);
+		assert_int_equal(rings, 1);
+	}
+	lane->permit |= RTXG_PERMIT_GRANTED;
+	for (size_t i = 0; i < sizeof(talks) / sizeof(talks[0]); i++) {
+		task->checked_ns = 0; /* a launch looks whether the host lives */
+		assert_true(last_call_of_a_thread(talks[i], task).back);
+		assert_int_equal(pthread_mutex_trylock(&task->control), 0);
+		pthread_mutex_unlock(&task->control);
+	}
+	assert_int_equal(rtx_gpu_complete(task, RTX_COMPUTE, 0), 0);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -378,6 +457,7 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_is_cancelled_while_the_host_waits, before),
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_beside_the_host_leaves_nothing,
 				       before),
+		cmocka_unit_test_setup(a_thread_that_is_cancelled_in_its_last_call_ends_it, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
