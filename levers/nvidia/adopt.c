@@ -404,9 +404,10 @@ int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap)
 	while ((p = readdir(proc))) {
 		char *end;
 		unsigned long pid = strtoul(p->d_name, &end, 10);
+		int fd;
 
 		if (!pid || *end || pid == (unsigned long)getpid() ||
-		    !nv_uses_driver(sys, (uint32_t)pid))
+		    sys->ctl_fds(sys->ctx, (int)pid, &fd, 1) <= 0)
 			continue;
 		if (n < cap)
 			pids[n] = (uint32_t)pid;
