@@ -240,6 +240,22 @@ void fake_nvrm_reset(void)
 		running = getpid();
 }
 
+pid_t fake_nvrm_fork_untold(void)
+{
+	pid_t child;
+	int fds;
+
+	pthread_mutex_lock(&lock);
+	child = _Fork();
+	fds = fake_nvrm.fds;
+	pthread_mutex_unlock(&lock);
+	if (!child) {
+		fake_nvrm_reset();
+		fake_nvrm.fds = fds;
+	}
+	return child;
+}
+
 /* --- the driver ------------------------------------------------------------------------------- */
 
 static struct object *find(uint32_t client, uint32_t handle)

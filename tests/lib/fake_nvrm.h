@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "rm.h"
 
 struct fake_nvrm {
@@ -79,6 +80,11 @@ extern void (*fake_nvrm_unpin)(uint64_t from);
 void fake_nvrm_reset(void);
 /* What it has seen, while other threads call it. */
 struct fake_nvrm fake_nvrm_seen(void);
+/*
+ * _Fork(), while the engine is in no call: its thread would hold the lock for ever in the child.
+ * There the driver starts anew, but for the descriptors that the parent's programs have open.
+ */
+pid_t fake_nvrm_fork_untold(void);
 /* An interrupt of another program's work. */
 void fake_nvrm_interrupt(void);
 
