@@ -14,6 +14,7 @@
 #include "mutex.h"
 #include "nvrm.h"
 #include "nvrm_clients.h"
+#include "nvrm_file.h"
 #include "nvrm_gpu.h"
 #include "nvrm_timeline.h"
 #include "process.h"
@@ -64,7 +65,7 @@ static void fork_child(void)
 
 			if (!t->nvrm)
 				continue;
-			if (t->channel.event >= 0)
+			if (nvrm_file_is_ours(t->channel.event))
 				sys->close(sys->ctx, t->channel.event);
 			/*
 			 * A handler of signals may have forked: the child is in that call, too.

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -123,10 +124,45 @@ static void the_first_call_lets_go_of_all(void **state)
 	down();
 }
 
+/* As a child that becomes a service does it: it closes all, and opens what it needs. */
+static void numbers_that_a_child_has_used_anew_stay_open(void **state)
+{
+	bool driver[NUMBERS];
+	pid_t child;
+
+	(void)state;
+	up_with_all(driver);
+	child = fake_nvrm_fork_untold();
+	if (!child) {
+		unsigned int count = open_of(driver);
+		rtx_nvrm_t own;
+		int low, mine;
+
+		/* two of the device, two for interrupts, and the words */
+		is_so(count == 5);
+		/* of the same kind as the driver's here: a program may open its files, too */
+		low = eventfd(0, EFD_CLOEXEC);
+		mine = fcntl(low, F_DUPFD_CLOEXEC, NUMBERS);
+		is_so(mine >= NUMBERS && !close(low));
+		for (int fd = 0; fd < NUMBERS; fd++)
+			if (driver[fd] && is_open(fd))
+				is_so(dup2(mine, fd) == fd);
+		is_so(rtx_nvrm_close(gpu) == -ECHILD);
+		is_so(open_of(driver) == count);
+		is_so(!rtx_nvrm_init(&own, NULL));
+		works(own);
+		is_so(open_of(driver) == count);
+		_exit(0);
+	}
+	ends_well(child);
+	down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_call_lets_go_of_all, before),
+		cmocka_unit_test_setup(numbers_that_a_child_has_used_anew_stay_open, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
