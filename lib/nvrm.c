@@ -30,33 +30,19 @@ static struct rtx_nvrm *all;
 /* Closed ones, for those that are opened next: a handle that is used too late finds it closed. */
 static struct rtx_nvrm *spare;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* The process whose GPUs the lists have; 0: they are empty. */
-static uint32_t lists_of;
+/* Of the process's word: has it nothing of its parent's in the lists? */
+enum { LISTS_NEW, LISTS_TAKEN, LISTS_OWN };
 static uint64_t opened; /* timelines, so far */
 static int atfork_error;
-
-/* No GPU, event or memory is opened or closed meanwhile. */
-static void fork_prepare(void)
-{
-	rtx_lib_nvrm_fork_prepare();
-	pthread_mutex_lock(&all_lock);
-}
-
-static void fork_parent(void)
-{
-	pthread_mutex_unlock(&all_lock);
-	rtx_lib_nvrm_fork_parent();
-}
 
 /*
  * The driver frees a client with the last copy of its descriptor: a child that kept one would keep
  * the channels of a dead parent.
  */
-static void fork_child(void)
+static void let_go_of_parent(void)
 {
 	const struct nv_sys *sys = rtx_lib_nvrm_sys;
 
-	store(&lists_of, 0);
 	for (struct rtx_nvrm *n = all; n; n = n->later) {
 		bool used = false;
 
@@ -81,21 +67,53 @@ static void fork_child(void)
 	rtx_lib_cuda_fork_child();
 }
 
+/*
+ * A child that _Fork() or clone() made has been told nothing, and has its parent's lists. Others
+ * wait for the first thread that finds that.
+ */
+static void forget_parent(void)
+{
+	uint32_t *word = rtx_lib_process_word(), state = LISTS_NEW;
+
+	if (!word)
+		return;
+	if (__atomic_compare_exchange_n(word, &state, LISTS_TAKEN, false, __ATOMIC_SEQ_CST,
+					__ATOMIC_SEQ_CST)) {
+		let_go_of_parent();
+		store(word, LISTS_OWN);
+		rtx_lib_futex_wake(word, false);
+	}
+	while (load(word) != LISTS_OWN)
+		rtx_lib_futex_wait(word, LISTS_TAKEN, NEVER, false);
+}
+
+/* No GPU, event or memory is opened or closed meanwhile. */
+static void fork_prepare(void)
+{
+	/* The locks of a child that was told nothing may be held by threads of its parent. */
+	forget_parent();
+	rtx_lib_nvrm_fork_prepare();
+	pthread_mutex_lock(&all_lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&all_lock);
+	rtx_lib_nvrm_fork_parent();
+}
+
+static void fork_child(void)
+{
+	uint32_t *word = rtx_lib_process_word();
+
+	let_go_of_parent();
+	if (word)
+		store(word, LISTS_OWN);
+}
+
 static void watch_forks(void)
 {
 	atfork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
-}
-
-/* A child that _Fork() or clone() made has been told nothing, and has its parent's lists. */
-static void forget_parent(void)
-{
-	uint32_t now = rtx_lib_process_generation(),
-		 before = __atomic_exchange_n(&lists_of, now, __ATOMIC_SEQ_CST);
-
-	if (before && before != now) {
-		fork_child();
-		store(&lists_of, now);
-	}
 }
 
 static int check(const struct rtx_nvrm *nvrm)
@@ -237,10 +255,11 @@ int rtx_nvrm_init(rtx_nvrm_t *nvrm, const char *device)
 		return rtx_lib_failed(-EINVAL,
 				      "there is no place for the handle: the pointer is NULL");
 	*nvrm = NULL;
-	pthread_once(&once, watch_forks);
+	/* First, so that a fork finds the process's word. */
 	ret = rtx_lib_process_init();
 	if (ret)
 		return ret;
+	pthread_once(&once, watch_forks);
 	forget_parent();
 	n = atfork_error ? NULL : take_memory();
 	if (!n)

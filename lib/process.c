@@ -89,6 +89,13 @@ uint32_t rtx_lib_process_generation(void)
 	return word ? load_relaxed(word) : 0;
 }
 
+uint32_t *rtx_lib_process_word(void)
+{
+	uint32_t *word = load(&generation_word);
+
+	return word ? word + 1 : NULL;
+}
+
 void rtx_lib_handle_register(struct rtx_gpu *h)
 {
 	pthread_mutex_lock(&handles_lock);

@@ -15,6 +15,8 @@ int rtx_lib_process_init(void);
  * it.
  */
 uint32_t rtx_lib_process_generation(void);
+/* A word that is 0 in each new process, however it was made; NULL: there is no handle as yet. */
+uint32_t *rtx_lib_process_word(void);
 void rtx_lib_handle_register(struct rtx_gpu *h);
 void rtx_lib_handle_unregister(struct rtx_gpu *h);
 /* 0, or the error for which a call on this handle and this engine cannot be made. */

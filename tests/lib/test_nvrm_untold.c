@@ -9,10 +9,12 @@
 #include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "nvrm.h"
@@ -158,11 +160,64 @@ static void numbers_that_a_child_has_used_anew_stay_open(void **state)
 	down();
 }
 
+static struct nv_sys slow;
+static pthread_t second_thread;
+static bool second_begun, second_open;
+static rtx_nvrm_t second_gpu;
+
+static void *open_second(void *arg)
+{
+	is_so(!rtx_nvrm_init(&second_gpu, NULL));
+	__atomic_store_n(&second_open, true, __ATOMIC_SEQ_CST);
+	return arg;
+}
+
+/* Of what was the parent's: meanwhile another thread makes its first call, too. */
+static int close_slowly(void *ctx, int fd)
+{
+	if (!second_begun) {
+		second_begun = true;
+		is_so(!pthread_create(&second_thread, NULL, open_second, NULL));
+		/* It waits for this thread; so long is enough to see that it does not. */
+		for (int i = 0; i < 100 && !__atomic_load_n(&second_open, __ATOMIC_SEQ_CST); i++)
+			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	return fake_nvrm_sys.close(ctx, fd);
+}
+
+static void of_two_first_calls_one_waits_for_the_other(void **state)
+{
+	bool driver[NUMBERS];
+	pid_t child;
+
+	(void)state;
+	up_with_all(driver);
+	child = fake_nvrm_fork_untold();
+	if (!child) {
+		rtx_nvrm_t own;
+
+		slow = fake_nvrm_sys;
+		slow.close = close_slowly;
+		rtx_lib_nvrm_sys = &slow;
+		is_so(!rtx_nvrm_init(&own, NULL));
+		is_so(second_begun);
+		is_so(!pthread_join(second_thread, NULL));
+		works(own);
+		works(second_gpu);
+		is_so(!fake_nvrm.fds && !fake_nvrm.objects && !fake_nvrm.clients);
+		is_so(!open_of(driver));
+		_exit(0);
+	}
+	ends_well(child);
+	down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(the_first_call_lets_go_of_all, before),
 		cmocka_unit_test_setup(numbers_that_a_child_has_used_anew_stay_open, before),
+		cmocka_unit_test_setup(of_two_first_calls_one_waits_for_the_other, before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
