@@ -41,6 +41,8 @@ static int atfork_error;
  */
 static void let_go_of_parent(void)
 {
+	/* Of a thread that is cancelled, fork() makes a child that is to be cancelled, too. */
+	not_cancelled();
 	const struct nv_sys *sys = rtx_lib_nvrm_sys;
 
 	for (struct rtx_nvrm *n = all; n; n = n->later) {

@@ -36,6 +36,7 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
+	not_cancelled();
 	/*
 	 * The child must not keep the parent's connections open: lets go of descriptors and pages;
 	 * the handles stay as husks that answer -ECHILD.

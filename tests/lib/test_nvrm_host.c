@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -447,6 +449,49 @@ static void a_thread_that_is_cancelled_in_its_last_call_ends_it(void **state)
 	(void)state;
 }
 
+static void abandon_a_socket(struct rtx_gpu *h)
+{
+	pthread_testcancel(); /* as in close() */
+	h->socket = -1;
+}
+
+/* The child is whole in any case, and is cancelled in its own time. */
+static void *fork_cancelled(void *arg)
+{
+	rtx_gpu_t task = arg;
+	pid_t child;
+
+	pthread_cancel(pthread_self());
+	child = fork();
+	if (!child)
+		_exit(fake_nvrm.fds || task->socket != -1 ? 1 : 2);
+	return (void *)(intptr_t)child;
+}
+
+static void a_child_of_a_thread_that_is_cancelled_has_none_of_it(void **state)
+{
+	struct transport host;
+	pthread_t thread;
+	rtx_gpu_t task;
+	int status;
+	void *child;
+
+	up();
+	assert_int_equal(rtx_timeline_arm(line, 1), 0);
+	task = with_host(&host);
+	host.abandon = abandon_a_socket;
+	task->socket = INT_MAX;
+	assert_int_equal(pthread_create(&thread, NULL, fork_cancelled, task), 0);
+	assert_int_equal(pthread_join(thread, &child), 0);
+	assert_int_equal(waitpid((pid_t)(intptr_t)child, &status, 0), (pid_t)(intptr_t)child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 2);
+	task->socket = -1;
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,6 +503,8 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_beside_the_host_leaves_nothing,
 				       before),
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_in_its_last_call_ends_it, before),
+		cmocka_unit_test_setup(a_child_of_a_thread_that_is_cancelled_has_none_of_it,
+				       before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
