@@ -53,6 +53,7 @@ static void *synchronizes(void *argument)
 	if (!fake_cupti_tell(p->number, &p->stream, fake_cuda_context))
 		__atomic_add_fetch(&fake_cuda.wrong, 1, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&p->back, true, __ATOMIC_SEQ_CST);
+	pthread_testcancel();
 	return NULL;
 }
 
@@ -219,6 +220,30 @@ static void signals_do_not_end_a_wait(void **state)
 	pthread_join(p.thread, NULL);
 }
 
+/* Nor does a request to cancel the thread: CUDA's frames are on its stack, and hold locks. */
+static void a_thread_is_cancelled_behind_its_wait(void **state)
+{
+	struct program p;
+	void *ret;
+
+	fake_cuda.query = NOT_READY;
+	start(&p, CUPTI_STREAM_SYNCHRONIZE);
+	waits_on(&p);
+	assert_int_equal(pthread_cancel(p.thread), 0);
+	waits_on(&p);
+	fake_cuda_finish();
+	pthread_join(p.thread, &ret);
+	assert_true(p.back);
+	assert_ptr_equal(ret, PTHREAD_CANCELED);
+	/* its timeline is another's */
+	fake_cuda.query = NOT_READY;
+	start(&p, CUPTI_STREAM_SYNCHRONIZE);
+	waits_on(&p);
+	fake_cuda_finish();
+	pthread_join(p.thread, NULL);
+	assert_int_equal(fake_cuda.writes, 2);
+}
+
 /* A profiler's timer, say, or a program's own: each signal ends a wait before it is time to ask. */
 static void a_stream_that_fails_between_signals_is_not_waited_for(void **state)
 {
@@ -346,6 +371,7 @@ int main(void)
 		cmocka_unit_test_setup(another_threads_capture_goes_on, before),
 		cmocka_unit_test_setup(a_stream_that_fails_is_not_waited_for, before),
 		cmocka_unit_test_setup(signals_do_not_end_a_wait, before),
+		cmocka_unit_test_setup(a_thread_is_cancelled_behind_its_wait, before),
 		cmocka_unit_test_setup(a_stream_that_fails_between_signals_is_not_waited_for,
 				       before),
 		cmocka_unit_test_setup(cuda_that_refuses_the_word, before),
