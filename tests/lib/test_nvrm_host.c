@@ -20,6 +20,7 @@
 #include "handle.h"
 #include "nvrm.h"
 #include "nvrm_rig.h"
+#include "nvrm_timeline.h"
 #include "rtxg.h"
 
 static int before(void **state)
@@ -449,6 +450,79 @@ static void a_thread_that_is_cancelled_in_its_last_call_ends_it(void **state)
 	(void)state;
 }
 
+/* --- closed, and another opened, where it is asked which one it is ---------------------------- */
+
+static void (*when_asked)(rtx_timeline_t t); /* once */
+
+uint64_t __real_rtx_lib_timeline_opened(rtx_timeline_t t);
+uint64_t __wrap_rtx_lib_timeline_opened(rtx_timeline_t t);
+uint64_t __wrap_rtx_lib_timeline_opened(rtx_timeline_t t)
+{
+	uint64_t of = __real_rtx_lib_timeline_opened(t);
+	void (*what)(rtx_timeline_t t) = when_asked;
+
+	when_asked = NULL;
+	if (what)
+		what(t);
+	return of;
+}
+
+static bool replaced;
+static pthread_t replaces;
+
+static void *replace_line(void *arg)
+{
+	intptr_t ret = rtx_timeline_close(line);
+
+	if (!ret)
+		ret = rtx_nvrm_timeline(gpu, NULL, (rtx_timeline_t *)arg);
+	__atomic_store_n(&replaced, true, __ATOMIC_SEQ_CST);
+	return (void *)ret;
+}
+
+static rtx_timeline_t other;
+
+/* Until another has its place, or the close waits for this thread. */
+static void have_it_replaced(rtx_timeline_t t)
+{
+	replaced = false;
+	assert_int_equal(pthread_create(&replaces, NULL, replace_line, &other), 0);
+	while (!__atomic_load_n(&replaced, __ATOMIC_SEQ_CST) &&
+	       !(__atomic_load_n(&t->closing, __ATOMIC_SEQ_CST) &&
+		 __atomic_load_n(&t->inside, __ATOMIC_SEQ_CST)))
+		pause_ms(1);
+}
+
+/* The word of the other one never has that value. */
+static void a_sync_holds_its_timeline_before_it_asks_which_it_is(void **state)
+{
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	struct transport host;
+	rtx_gpu_t task;
+	void *ret;
+
+	up();
+	task = with_host(&host);
+	assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+	notify.how = RTX_SYNC_FENCE;
+	notify.timeline = line;
+	notify.value = 1;
+	/* so that the test ends where the wait does not */
+	notify.until_ns = rtxg_now_ns() + 30 * NS_PER_S;
+	assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+	when_asked = have_it_replaced;
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EBADF);
+	assert_string_equal(rtx_strerror(), "timeline 0 is closed");
+	assert_null(when_asked);
+	pthread_join(replaces, &ret);
+	assert_null(ret);
+	assert_ptr_equal(other, line);
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+	(void)state;
+}
+
 static void abandon_a_socket(struct rtx_gpu *h)
 {
 	pthread_testcancel(); /* as in close() */
@@ -503,6 +577,8 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_beside_the_host_leaves_nothing,
 				       before),
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_in_its_last_call_ends_it, before),
+		cmocka_unit_test_setup(a_sync_holds_its_timeline_before_it_asks_which_it_is,
+				       before),
 		cmocka_unit_test_setup(a_child_of_a_thread_that_is_cancelled_has_none_of_it,
 				       before),
 	};
