@@ -393,11 +393,10 @@ static void fence_record(struct rtx_gpu *h, unsigned int engine, struct record *
 	struct task_lane *lane = &h->lanes[engine];
 	struct rtxg_lane *p = &h->page->lanes[engine];
 	const struct rtx_gpu_notify *how = &record->how;
-	uint64_t of;
+	uint64_t of = record->of;
 
 	if (!h->transport->fence || !how->word || !load_relaxed(&h->managed))
 		return;
-	of = opened_of(how);
 	/* One that was opened after another was closed may have its word where that one's was. */
 	if (lane->fence != how->word || lane->fence_of != of ||
 	    lane->fence_host != load_relaxed(&h->host_generation)) {
@@ -432,13 +431,14 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	not_cancelled();
 	struct task_lane *lane;
 	struct rtx_gpu_notify how = RTX_INIT(struct rtx_gpu_notify);
+	uint64_t of;
 	uint32_t at;
 	bool launched = false;
 	int ret = rtx_lib_check_handle(h, engine);
 
 	if (ret)
 		return ret;
-	ret = rtx_lib_sync_check(notify, &how);
+	ret = rtx_lib_sync_check(notify, &how, &of);
 	if (ret)
 		return ret;
 	lane = &h->lanes[engine];
@@ -452,7 +452,7 @@ int rtx_gpu_notify(rtx_gpu_t h, enum rtx_engine engine, const struct rtx_gpu_not
 	}
 	if (at != lane->tail) {
 		lane->records[at % LAUNCHES].how = how;
-		lane->records[at % LAUNCHES].of = opened_of(&how);
+		lane->records[at % LAUNCHES].of = of;
 		lane->records[at % LAUNCHES].state = RECORD_NOTIFIED;
 		fence_record(h, engine, &lane->records[at % LAUNCHES]);
 	}

@@ -26,8 +26,9 @@
 #define LOOK_AGAIN_NS	    (50 * 1000ull)
 #define FUTEX_LOOK_AGAIN_NS NS_PER_MS
 
-int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out)
+int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *out, uint64_t *of)
 {
+	*of = 0;
 	if (!in) {
 		out->how = RTX_SYNC_CALLER;
 		return 0;
@@ -50,8 +51,11 @@ int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *o
 		return rtx_lib_failed(-EINVAL, "notify.until_ns is for RTX_SYNC_FENCE and "
 					       "RTX_SYNC_NOTIFY; others end by themselves");
 	if (out->timeline && (out->how == RTX_SYNC_FENCE || out->how == RTX_SYNC_NOTIFY)) {
-		int ret = rtx_lib_timeline_check(out->timeline);
+		int ret;
 
+		/* First, so that one that is closed from here on is none of another's. */
+		*of = rtx_lib_timeline_opened(out->timeline);
+		ret = rtx_lib_timeline_check(out->timeline);
 		if (ret)
 			return ret;
 		out->word = rtx_timeline_word(out->timeline);

@@ -453,6 +453,7 @@ static void a_thread_that_is_cancelled_in_its_last_call_ends_it(void **state)
 /* --- closed, and another opened, where it is asked which one it is ---------------------------- */
 
 static void (*when_asked)(rtx_timeline_t t); /* once */
+static void (*when_checked)(rtx_timeline_t t);
 
 uint64_t __real_rtx_lib_timeline_opened(rtx_timeline_t t);
 uint64_t __wrap_rtx_lib_timeline_opened(rtx_timeline_t t);
@@ -465,6 +466,19 @@ uint64_t __wrap_rtx_lib_timeline_opened(rtx_timeline_t t)
 	if (what)
 		what(t);
 	return of;
+}
+
+int __real_rtx_lib_timeline_check(rtx_timeline_t t);
+int __wrap_rtx_lib_timeline_check(rtx_timeline_t t);
+int __wrap_rtx_lib_timeline_check(rtx_timeline_t t)
+{
+	int ret = __real_rtx_lib_timeline_check(t);
+	void (*what)(rtx_timeline_t t) = when_checked;
+
+	when_checked = NULL;
+	if (what)
+		what(t);
+	return ret;
 }
 
 static bool replaced;
@@ -493,6 +507,12 @@ static void have_it_replaced(rtx_timeline_t t)
 		pause_ms(1);
 }
 
+static void replace_it(rtx_timeline_t t)
+{
+	(void)t;
+	assert_null(replace_line(&other));
+}
+
 /* The word of the other one never has that value. */
 static void a_sync_holds_its_timeline_before_it_asks_which_it_is(void **state)
 {
@@ -518,6 +538,30 @@ static void a_sync_holds_its_timeline_before_it_asks_which_it_is(void **state)
 	assert_null(ret);
 	assert_ptr_equal(other, line);
 	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EPERM);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+	(void)state;
+}
+
+static void a_notify_is_for_the_timeline_that_was_there_when_it_began(void **state)
+{
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	struct transport host;
+	rtx_gpu_t task;
+
+	up();
+	task = with_host(&host);
+	assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+	notify.how = RTX_SYNC_FENCE;
+	notify.timeline = line;
+	notify.value = 1;
+	notify.until_ns = rtxg_now_ns() + 30 * NS_PER_S;
+	when_checked = replace_it;
+	assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+	assert_null(when_checked);
+	assert_ptr_equal(other, line);
+	assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), -EBADF);
+	assert_non_null(strstr(rtx_strerror(), "another one is open in its place"));
 	assert_int_equal(rtx_gpu_close(task), 0);
 	down();
 	(void)state;
@@ -578,6 +622,8 @@ int main(void)
 				       before),
 		cmocka_unit_test_setup(a_thread_that_is_cancelled_in_its_last_call_ends_it, before),
 		cmocka_unit_test_setup(a_sync_holds_its_timeline_before_it_asks_which_it_is,
+				       before),
+		cmocka_unit_test_setup(a_notify_is_for_the_timeline_that_was_there_when_it_began,
 				       before),
 		cmocka_unit_test_setup(a_child_of_a_thread_that_is_cancelled_has_none_of_it,
 				       before),
