@@ -47,6 +47,11 @@ int rtx_lib_sync_check(const struct rtx_gpu_notify *in, struct rtx_gpu_notify *o
 	*out = RTX_INIT(struct rtx_gpu_notify);
 	out->fd = -1;
 	memcpy(out, in, in->size < sizeof(*out) ? in->size : sizeof(*out));
+	/* Others wait for them by what they find there: the host of the task, and a sync. */
+	if (out->how != RTX_SYNC_FENCE && out->how != RTX_SYNC_NOTIFY)
+		out->timeline = NULL;
+	if (out->how != RTX_SYNC_FENCE && (out->how != RTX_SYNC_NOTIFY || out->fd >= 0))
+		out->word = NULL;
 	if (out->until_ns && (out->how == RTX_SYNC_CALLER || out->how == RTX_SYNC_WAIT))
 		return rtx_lib_failed(-EINVAL, "notify.until_ns is for RTX_SYNC_FENCE and "
 					       "RTX_SYNC_NOTIFY; others end by themselves");

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -567,6 +568,57 @@ static void a_notify_is_for_the_timeline_that_was_there_when_it_began(void **sta
 	(void)state;
 }
 
+static int fences;
+
+static int count_fence(struct rtx_gpu *h, unsigned int lane, const struct rtx_gpu_notify *how)
+{
+	fences++;
+	return 0;
+}
+
+static int done_by_itself(void *arg)
+{
+	*(int *)arg += 1;
+	return 0;
+}
+
+/* Where the program tells otherwise, what stands there may be of an earlier launch. */
+static void a_word_and_a_timeline_that_do_not_count_are_not_looked_at(void **state)
+{
+	struct rtx_gpu_notify notify = RTX_INIT(struct rtx_gpu_notify);
+	volatile uint32_t word = 0;
+	struct transport host;
+	rtx_gpu_t task;
+	int calls = 0, fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	up();
+	task = with_host(&host);
+	host.fence = count_fence;
+	task->managed = true;
+	assert_int_equal(rtx_timeline_close(line), 0);
+	fences = 0;
+	notify.word = &word;
+	notify.wait = done_by_itself;
+	notify.arg = &calls;
+	for (int i = 0; i < 3; i++) {
+		static const enum rtx_sync ways[] = { RTX_SYNC_WAIT, RTX_SYNC_CALLER,
+						      RTX_SYNC_NOTIFY };
+
+		notify.how = ways[i];
+		notify.fd = fd;
+		notify.timeline = notify.how == RTX_SYNC_NOTIFY ? NULL : line;
+		assert_int_equal(rtx_gpu_launch(task, RTX_COMPUTE), 0);
+		assert_int_equal(rtx_gpu_notify(task, RTX_COMPUTE, &notify), 0);
+		assert_int_equal(rtx_gpu_sync(task, RTX_COMPUTE), 0);
+		assert_int_equal(fences, 0);
+	}
+	assert_int_equal(calls, 1);
+	close(fd);
+	assert_int_equal(rtx_gpu_close(task), 0);
+	down();
+	(void)state;
+}
+
 static void abandon_a_socket(struct rtx_gpu *h)
 {
 	pthread_testcancel(); /* as in close() */
@@ -624,6 +676,8 @@ int main(void)
 		cmocka_unit_test_setup(a_sync_holds_its_timeline_before_it_asks_which_it_is,
 				       before),
 		cmocka_unit_test_setup(a_notify_is_for_the_timeline_that_was_there_when_it_began,
+				       before),
+		cmocka_unit_test_setup(a_word_and_a_timeline_that_do_not_count_are_not_looked_at,
 				       before),
 		cmocka_unit_test_setup(a_child_of_a_thread_that_is_cancelled_has_none_of_it,
 				       before),
