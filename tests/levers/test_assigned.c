@@ -14,12 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../../bpf/discovery.h"
 #include "assigned.h"
 #include "contexts.h"
 #include "fake_nvidiactl.h"
 #include "lever_nvidia.h"
 #include "patience.h"
 #include "rig.h"
+#include "state.h"
 
 /* How often a process was asked for what it may hold up. */
 static unsigned int questions;
@@ -41,6 +43,14 @@ int __wrap_rtx_lib_patience_of(pid_t pid, const struct patience_call *call, void
 {
 	questions++;
 	return __real_rtx_lib_patience_of(pid, call, memory, size);
+}
+
+static int watch_error; /* what the kernel answers where a process is to be followed */
+
+int __wrap_discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag);
+int __wrap_discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)
+{
+	return watch_error;
 }
 
 /* A process that forks one child when it is told to, and says its pid. */
@@ -260,6 +270,67 @@ static void what_was_assigned_stays_so_after_a_restart(void **state)
 	rmdir(folder);
 	ended(&one);
 	ended(&back);
+}
+
+/* Its user has so many processes that are followed that there is no place for it. */
+static void who_cannot_be_followed_goes_with_its_vgpu_and_comes_with_it(void **state)
+{
+	static char ring;
+	char folder[] = "/tmp/rtxg-assigned-XXXXXX", path[100];
+	struct lever_nvidia_options o = { .size = sizeof(o),
+					  .sys = &fake_sys,
+					  .no_discovery = true,
+					  .no_adoption = true,
+					  .no_lookout = true,
+					  .no_guardian = true,
+					  .allow_unguarded = true,
+					  .assigned = path };
+	struct rtxg_slice_tenant t = { .min_ppm = 300000 };
+	struct discover_record r;
+	struct lever_nvidia *l;
+	pid_t pid = sleeper(), begun = sleeper();
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/assigned", folder);
+	assert_int_equal(lever_nvidia_open(&o, NULL, &l, NULL, 0), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &t), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 3, &t), 0);
+	cuda_process(into_lever, l, (uint32_t)pid, FIRST, 100, 0);
+	assert_int_equal(lever_nvidia_assign(l, (uint32_t)pid, 2), 0);
+	assert_int_equal(vgpu_of_pid(l, pid), 2);
+	l->discovery = (struct discovery *)&ring;
+	watch_error = -ENOSPC;
+	/* its children would be elsewhere: whoever asks for that is told */
+	assert_int_equal(lever_nvidia_assign(l, (uint32_t)pid, 3), -ENOSPC);
+	assert_int_equal(vgpu_of_pid(l, pid), 2);
+	assert_int_equal(lever_nvidia_vgpu_remove(l, 0, 2), -EBUSY);
+	assert_int_equal(lever_nvidia_assign(l, (uint32_t)pid, 0), 0);
+	assert_int_equal(vgpu_of_pid(l, pid), 0);
+	/* one that has begun, and has nothing on the GPU as yet */
+	watch_error = 0;
+	record(&r, (uint32_t)begun, 0xc1d00012, 0, 0xc1d00012, DISCOVER_CLASS_ROOT_CLIENT, 0, 0);
+	into_lever(l, &r);
+	assert_int_equal(lever_nvidia_assign(l, (uint32_t)begun, 2), 0);
+	watch_error = -ENOSPC;
+	assert_int_equal(lever_nvidia_vgpu_remove(l, 0, 2), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &t), 0);
+	cuda_process(into_lever, l, (uint32_t)begun, 0xc1d00012, 140, 0);
+	assert_int_equal(vgpu_of_pid(l, begun), 0);
+	/* one that was put there by its parent, before there was such a vGPU on this GPU */
+	cuda_process(into_lever, l, 301, SECOND, 120, 4);
+	assert_int_equal(vgpu_of_pid(l, 301), 0);
+	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 4, &t), 0);
+	assert_int_equal(vgpu_of_pid(l, 301), 4);
+	watch_error = 0;
+	l->discovery = NULL;
+	lever_nvidia_close(l);
+	kill(pid, SIGKILL);
+	kill(begun, SIGKILL);
+	waitpid(pid, NULL, 0);
+	waitpid(begun, NULL, 0);
+	unlink(path);
+	rmdir(folder);
 }
 
 #define MANY 100
@@ -502,6 +573,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(assignments_outlive_the_daemon, before),
 		cmocka_unit_test_setup(what_was_assigned_stays_so_after_a_restart, before),
+		cmocka_unit_test_setup(who_cannot_be_followed_goes_with_its_vgpu_and_comes_with_it,
+				       before),
 		cmocka_unit_test(ended_processes_are_found_piece_by_piece_with_few_questions),
 		cmocka_unit_test(the_file_is_written_piece_by_piece_and_replaced_at_once),
 		cmocka_unit_test(a_chain_of_programs_is_placed_with_few_questions),
