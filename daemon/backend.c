@@ -3,6 +3,7 @@
  * backend.c - asks every backend in turn. May not know one by name: that is backends.c.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "backend.h"
 
@@ -138,11 +139,26 @@ void backend_gpus(struct daemon *d, json_t *gpus)
 		b->gpus(d, gpus);
 }
 
-void backend_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks)
+bool backend_tasks(struct daemon *d, const struct backend_filter *filter, struct backend_rows *rows)
 {
-	EACH(d, b)
-	if (b->tasks)
-		b->tasks(d, filter, tasks);
+	const struct backend *b;
+
+	while ((b = d->backends[rows->backend])) {
+		if (b->tasks && !b->tasks(d, filter, rows))
+			return false;
+		rows->backend++;
+		rows->next = 0;
+		backend_rows_drop(rows);
+		if (rtxg_now_ns() >= rows->end_ns)
+			break;
+	}
+	return !d->backends[rows->backend];
+}
+
+void backend_rows_drop(struct backend_rows *rows)
+{
+	free(rows->seen);
+	rows->seen = NULL;
 }
 
 void backend_stats(struct daemon *d, uint64_t now, json_t *gpus)

@@ -10,6 +10,7 @@
 #include "daemon.h"
 
 struct metrics;
+struct reply_rows;
 
 /* Which tasks a list is to have. NULL, 0 and false: all. */
 struct backend_filter {
@@ -17,7 +18,21 @@ struct backend_filter {
 	int64_t pid;
 	bool numbered; /* only the task of this number */
 	int64_t task;
+	bool on_gpu; /* only what is on a GPU, and no process of which that is not known */
 	const struct connection *viewer;
+};
+
+/*
+ * A list of tasks that is made in pieces, and what of it is done. Between two pieces tasks start,
+ * end and change. Each row is true when it is made. No task has two rows, and one that lives all
+ * the time has one.
+ */
+struct backend_rows {
+	struct reply_rows *out;
+	uint64_t end_ns;  /* the piece ends when this has passed, after one row at least */
+	uint32_t backend; /* whose rows are made */
+	uint32_t next;	  /* the backend's own: where it goes on, zero at first */
+	void *seen;	  /* likewise: NULL at first, and freed at the end */
 };
 
 /* Members stand in the order of the daemon's life. */
@@ -69,7 +84,9 @@ struct backend {
 	bool (*has)(struct daemon *d, const char *gpu);
 	/* Append what docs/reference/protocol.md has of each to a list of the reply. */
 	void (*gpus)(struct daemon *d, json_t *gpus);
-	void (*tasks)(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
+	/* The next piece of the list; true: it was the last one. */
+	bool (*tasks)(struct daemon *d, const struct backend_filter *filter,
+		      struct backend_rows *rows);
 	void (*stats)(struct daemon *d, uint64_t now, json_t *gpus);
 	/* Adds what is known of the GPU memory of each vGPU's programs; UINT64_MAX = nothing. */
 	void (*memory)(struct daemon *d, uint64_t used[VGPUS_MAX]);
@@ -108,7 +125,11 @@ uint64_t backend_own_ns(const struct daemon *d);
 void backend_sample(struct daemon *d);
 bool backend_has(struct daemon *d, const char *gpu);
 void backend_gpus(struct daemon *d, json_t *gpus);
-void backend_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
+/* The next piece, into rows->out; true: it was the last one. */
+bool backend_tasks(struct daemon *d, const struct backend_filter *filter,
+		   struct backend_rows *rows);
+/* Frees what the backends keep between two pieces. */
+void backend_rows_drop(struct backend_rows *rows);
 void backend_stats(struct daemon *d, uint64_t now, json_t *gpus);
 /* GPU memory that the programs of d->vgpus[i] have in use; UINT64_MAX: not known. */
 void backend_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);

@@ -14,6 +14,7 @@
 #include "metrics.h"
 #include "objects.h"
 #include "process.h"
+#include "reply.h"
 #include "report.h"
 
 /* --- GPUs ------------------------------------------------------------------------------------- */
@@ -156,12 +157,14 @@ static bool gate_busy(const struct daemon *d)
 	return d->tasks_count != 0;
 }
 
-static void gate_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks)
+/* A task has its number as long as it lives, so it is either before the next one or not. */
+static bool gate_tasks(struct daemon *d, const struct backend_filter *filter,
+		       struct backend_rows *rows)
 {
 	struct report_process said = { 0 };
 
-	for (uint32_t i = 0; i < d->tasks_top; i++) {
-		struct task *task = &d->tasks[i];
+	while (rows->next < d->tasks_top) {
+		struct task *task = &d->tasks[rows->next++];
 
 		if (!task->used || (filter->vgpu && strcmp(task->vgpu->name, filter->vgpu)) ||
 		    (filter->gpu && strcmp(task->gpu->name, filter->gpu)) ||
@@ -169,9 +172,12 @@ static void gate_tasks(struct daemon *d, const struct backend_filter *filter, js
 		    (filter->numbered && task->id != filter->task) ||
 		    !access_sees(filter->viewer, task->uid))
 			continue;
-		json_array_append_new(tasks, backend_gate_task(d, task, filter->viewer, &said));
+		reply_rows_add(rows->out, backend_gate_task(d, task, filter->viewer, &said));
 		breathe(d);
+		if (rtxg_now_ns() >= rows->end_ns)
+			return false;
 	}
+	return true;
 }
 
 /* --- shares over time ------------------------------------------------------------------------- */

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "backend.h"
+#include "breathe.h"
 #include "control_stats.h"
+#include "control_task.h"
 #include "history.h"
 #include "host.h"
 #include "metrics.h"
@@ -34,28 +36,47 @@ static void keep_gpu(json_t *list, const struct request *r)
 	}
 }
 
+/* All of them are of one moment. */
+static void put_gpus(struct daemon *d, const struct request *r, struct reply_rows *rows)
+{
+	uint64_t now = rtxg_now_ns();
+	json_t *gpus = json_array(), *gpu;
+	size_t i;
+
+	backend_stats(d, now, gpus);
+	keep_gpu(gpus, r);
+	reply_rows_put(rows, "now_ns", json_integer((json_int_t)now));
+	reply_rows_list(rows, "gpus");
+	json_array_foreach (gpus, i, gpu) {
+		reply_rows_add(rows, json_incref(gpu));
+		breathe(d);
+	}
+	json_decref(gpus);
+}
+
 void control_stats(struct connection *c, const struct request *r)
 {
 	struct daemon *d = c->daemon;
-	struct backend_filter filter = { .gpu = given(r, M_GPU) ? r->gpu : NULL, .viewer = c };
-	json_t *reply, *gpus, *tasks;
-	uint64_t now;
+	struct backend_filter filter = { .gpu = given(r, M_GPU) ? r->gpu : NULL,
+					 .on_gpu = true,
+					 .viewer = c };
+	struct tasks_answer *answer = c->pieces;
+	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
 
-	if (!has_gpu(c, r))
+	/* The GPU may go while the answer is made. */
+	if (!answer && !has_gpu(c, r))
 		return;
 	d->host->count(d);
-	now = rtxg_now_ns();
-	gpus = json_array();
-	backend_stats(d, now, gpus);
-	keep_gpu(gpus, r);
-	reply = json_pack("{s:I, s:o}", "now_ns", (json_int_t)now, "gpus", gpus);
-	if (r->tasks) {
-		tasks = json_array();
-		backend_tasks(d, &filter, tasks);
-		keep_gpu(tasks, r);
-		json_object_set_new(reply, "tasks", tasks);
+	if (!answer) {
+		answer = control_tasks_begin(c, r);
+		if (!answer)
+			return;
+		put_gpus(d, r, &answer->rows);
+		if (r->tasks)
+			reply_rows_list(&answer->rows, "tasks");
 	}
-	reply_ok(c, r, reply);
+	if (!r->tasks || control_tasks_go_on(c, answer, &filter, end))
+		reply_rows_send(c, &answer->rows);
 }
 
 void control_metrics(struct connection *c, const struct request *r)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "access.h"
+#include "backend.h"
 #include "backend_gate.h"
 #include "breathe.h"
 #include "control_task.h"
@@ -22,8 +23,40 @@
 #include "reply.h"
 #include "task.h"
 
-/* A request about more tasks than fit into this goes on after others' requests. */
-#define PIECE_NS (2 * NS_PER_MS)
+static const char no_memory[] = "there is no memory for the request";
+
+static void answer_drop(void *pieces)
+{
+	struct tasks_answer *answer = pieces;
+
+	backend_rows_drop(&answer->tasks);
+	reply_rows_drop(&answer->rows);
+	free(answer);
+}
+
+struct tasks_answer *control_tasks_begin(struct connection *c, const struct request *r)
+{
+	struct tasks_answer *answer = calloc(1, sizeof(*answer));
+
+	if (!answer || reply_rows_begin(&answer->rows, r)) {
+		free(answer);
+		reply_error(c, r->op_name, -ENOMEM, no_memory, NULL);
+		return NULL;
+	}
+	answer->tasks.out = &answer->rows;
+	c->pieces = answer;
+	c->drop_pieces = answer_drop;
+	return answer;
+}
+
+bool control_tasks_go_on(struct connection *c, struct tasks_answer *answer,
+			 const struct backend_filter *filter, uint64_t end_ns)
+{
+	answer->tasks.end_ns = end_ns;
+	/* To send the answer may be a piece, too. */
+	c->later = !backend_tasks(c->daemon, filter, &answer->tasks) || rtxg_now_ns() >= end_ns;
+	return !c->later;
+}
 
 void control_task_list(struct connection *c, const struct request *r)
 {
@@ -34,14 +67,23 @@ void control_task_list(struct connection *c, const struct request *r)
 					 .numbered = given(r, M_TASK),
 					 .task = r->task,
 					 .viewer = c };
-	json_t *list;
+	struct tasks_answer *answer = c->pieces;
+	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
 
+	/* Each piece shows what is there by then. */
 	d->host->count(d);
-	if (given(r, M_VGPU) && !control_find_vgpu(c, r))
+	if (!answer) {
+		if (given(r, M_VGPU) && !control_find_vgpu(c, r))
+			return;
+		answer = control_tasks_begin(c, r);
+		if (!answer)
+			return;
+		reply_rows_list(&answer->rows, "tasks");
+	}
+	if (!control_tasks_go_on(c, answer, &filter, end))
 		return;
-	list = json_array();
-	backend_tasks(d, &filter, list);
-	reply_ok(c, r, json_pack("{s:o, s:o}", "tasks", list, "refused", refused_list(c)));
+	reply_rows_put(&answer->rows, "refused", refused_list(c));
+	reply_rows_send(c, &answer->rows);
 }
 
 static int may_change(struct connection *c, struct task *task, const struct request *r, char *why,
@@ -131,10 +173,11 @@ static struct tasks_change *change_of(struct connection *c, const struct request
 	if (change)
 		return change;
 	change = calloc(1, sizeof(*change));
-	if (!change || reply_rows_begin(&change->rows, r, "tasks")) {
+	if (!change || reply_rows_begin(&change->rows, r)) {
 		free(change);
 		return NULL;
 	}
+	reply_rows_list(&change->rows, "tasks");
 	c->pieces = change;
 	c->drop_pieces = change_drop;
 	return change;
@@ -144,13 +187,10 @@ static struct tasks_change *change_of(struct connection *c, const struct request
 static void list_other(struct connection *c, const struct request *r, struct reply_rows *rows)
 {
 	struct backend_filter filter = { .pid = r->pid, .viewer = c };
-	json_t *list = json_array(), *row;
-	size_t i;
+	struct backend_rows list = { .out = rows, .end_ns = RTXG_TIME_NEVER };
 
-	backend_tasks(c->daemon, &filter, list);
-	json_array_foreach (list, i, row)
-		reply_rows_add(rows, json_incref(row));
-	json_decref(list);
+	while (!backend_tasks(c->daemon, &filter, &list))
+		;
 }
 
 /* No task is meant: a process that a backend governs without one, or an error. */
@@ -202,7 +242,7 @@ static int change_tasks(struct connection *c, const struct request *r, struct ta
 
 void control_task_set(struct connection *c, const struct request *r)
 {
-	uint64_t end = rtxg_now_ns() + PIECE_NS;
+	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
 	struct rtxg_refusal refusal = { 0 };
 	struct tasks_change *change;
 	char why[512];
@@ -215,7 +255,7 @@ void control_task_set(struct connection *c, const struct request *r)
 	}
 	change = change_of(c, r);
 	if (!change) {
-		reply_error(c, r->op_name, -ENOMEM, "there is no memory for the request", NULL);
+		reply_error(c, r->op_name, -ENOMEM, no_memory, NULL);
 		return;
 	}
 	if (change->step == CHANGE_TASKS)

@@ -3,7 +3,26 @@
 #ifndef RTXGD_CONTROL_TASK_H
 #define RTXGD_CONTROL_TASK_H
 
-#include "daemon.h"
+#include "backend.h"
+#include "reply.h"
+
+/* A request about more tasks than fit into this goes on after others' requests. */
+#define CONTROL_PIECE_NS (2 * NS_PER_MS)
+
+/* An answer with a list of tasks, which is made in pieces. */
+struct tasks_answer {
+	struct reply_rows rows;
+	struct backend_rows tasks;
+};
+
+/* A new one, which the connection keeps until it is sent. NULL: the client knows why not. */
+struct tasks_answer *control_tasks_begin(struct connection *c, const struct request *r);
+/*
+ * The next piece of the list, until then; true: there is none left, and the answer may be sent.
+ * Else the request goes on later.
+ */
+bool control_tasks_go_on(struct connection *c, struct tasks_answer *answer,
+			 const struct backend_filter *filter, uint64_t end_ns);
 
 void control_task_list(struct connection *c, const struct request *r);
 void control_task_set(struct connection *c, const struct request *r);

@@ -17,6 +17,7 @@
 #include "nvidia_promise.h"
 #include "nvidia_report.h"
 #include "process.h"
+#include "reply.h"
 #include "report.h"
 
 static json_t *gpu_name(uint32_t gpu)
@@ -142,28 +143,71 @@ static json_t *task_of(const struct lever_nvidia_process *p, const struct connec
 	return o;
 }
 
-void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks)
+/* Processes that are looked at in one piece of a list. */
+#define AT_ONCE 32u
+
+/* What is looked at, and has a row if it is wanted: rows->next of them. */
+struct seen {
+	uint32_t pid, gpu;
+};
+
+static bool is_new(const struct backend_rows *rows, const struct lever_nvidia_process *p)
 {
-	int n, only = filter->gpu ? nvidia_gpu(filter->gpu) : -1;
+	const struct seen *seen = rows->seen;
+
+	for (uint32_t i = 0; i < rows->next; i++)
+		if (seen[i].pid == p->pid && seen[i].gpu == p->gpu)
+			return false;
+	return true;
+}
+
+static bool is_wanted(const struct backend_filter *filter, const struct lever_nvidia_process *p)
+{
+	if ((filter->pid && p->pid != filter->pid) ||
+	    (filter->gpu && (int)p->gpu != nvidia_gpu(filter->gpu)) ||
+	    (filter->gpu && filter->on_gpu && !p->since_ns) ||
+	    (filter->vgpu && (!p->managed || strcmp(nvidia_vgpu_name(p->vgpu), filter->vgpu))))
+		return false;
+	return access_sees_process(filter->viewer, (pid_t)p->pid);
+}
+
+/*
+ * The lever's list has no order that holds from one piece to the next. So each piece takes the list
+ * as it is by then, and goes on with what no piece has looked at.
+ */
+bool nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter,
+			 struct backend_rows *rows)
+{
 	struct lever_nvidia_process *list;
 	struct report_process said = { 0 };
+	int n, at = 0, wanted = 0;
+	struct seen *seen;
+	uint32_t end;
 
-	if (filter->numbered)
-		return;
-	list = nvidia_processes_memory(&n);
-	for (int i = 0; i < n; i++) {
-		const struct lever_nvidia_process *p = &list[i];
-
-		if ((filter->pid && p->pid != filter->pid) ||
-		    (filter->gpu && (int)p->gpu != only) ||
-		    (filter->vgpu &&
-		     (!p->managed || strcmp(nvidia_vgpu_name(p->vgpu), filter->vgpu))) ||
-		    !access_sees_process(filter->viewer, (pid_t)p->pid))
+	if (filter->numbered || !nvidia.lever)
+		return true;
+	seen = realloc(rows->seen, (rows->next + AT_ONCE) * sizeof(*seen));
+	if (!seen) {
+		rows->out->bad = true;
+		return true;
+	}
+	rows->seen = seen;
+	list = nvidia_processes(&n);
+	for (end = rows->next + AT_ONCE; at < n && rows->next < end; at++) {
+		if (!is_new(rows, &list[at]))
 			continue;
-		json_array_append_new(tasks, task_of(p, filter->viewer, &said));
+		seen[rows->next++] = (struct seen){ .pid = list[at].pid, .gpu = list[at].gpu };
+		if (is_wanted(filter, &list[at]))
+			list[wanted++] = list[at];
+	}
+	if (wanted)
+		lever_nvidia_memory(nvidia.lever, list, wanted);
+	for (int i = 0; i < wanted; i++) {
+		reply_rows_add(rows->out, task_of(&list[i], filter->viewer, &said));
 		breathe(d);
 	}
 	free(list);
+	return at == n;
 }
 
 /* For how long the engine had nothing to do while a stopped context had, at each border. */

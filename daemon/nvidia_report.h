@@ -7,7 +7,8 @@
 
 void nvidia_report_sample(struct daemon *d);
 void nvidia_report_gpus(struct daemon *d, json_t *gpus);
-void nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter, json_t *tasks);
+bool nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter,
+			 struct backend_rows *rows);
 void nvidia_report_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);
 void nvidia_report_stats(struct daemon *d, uint64_t now, json_t *gpus);
 void nvidia_report_history(struct daemon *d, uint64_t first, json_t *series);

@@ -134,29 +134,57 @@ void reply_ok(struct connection *c, const struct request *r, json_t *content)
 	reply_send(c, reply, NULL, 0);
 }
 
-/* --- a long list, row by row ------------------------------------------------------------------ */
+/* --- long lists, row by row ------------------------------------------------------------------- */
 
-int reply_rows_begin(struct reply_rows *rows, const struct request *r, const char *name)
+int reply_rows_begin(struct reply_rows *rows, const struct request *r)
 {
 	*rows = (struct reply_rows){ 0 };
 	rows->out = open_memstream(&rows->text, &rows->size);
 	if (!rows->out)
 		return -ENOMEM;
-	fprintf(rows->out, "{\"ok\":true,\"op\":\"%s\",\"%s\":[", r->op->name, name);
+	fprintf(rows->out, "{\"ok\":true,\"op\":\"%s\"", r->op->name);
 	return 0;
+}
+
+static void put(struct reply_rows *rows, json_t *value)
+{
+	rows->bad |= json_dumpf(value, rows->out, JSON_COMPACT | JSON_ENCODE_ANY) != 0;
+	json_decref(value);
+}
+
+static void end_list(struct reply_rows *rows)
+{
+	if (rows->listing)
+		fputc(']', rows->out);
+	rows->listing = false;
+}
+
+void reply_rows_put(struct reply_rows *rows, const char *name, json_t *value)
+{
+	end_list(rows);
+	fprintf(rows->out, ",\"%s\":", name);
+	put(rows, value);
+}
+
+void reply_rows_list(struct reply_rows *rows, const char *name)
+{
+	end_list(rows);
+	fprintf(rows->out, ",\"%s\":[", name);
+	rows->listing = true;
+	rows->count = 0;
 }
 
 void reply_rows_add(struct reply_rows *rows, json_t *row)
 {
 	if (rows->count++)
 		fputc(',', rows->out);
-	rows->bad |= json_dumpf(row, rows->out, JSON_COMPACT) != 0;
-	json_decref(row);
+	put(rows, row);
 }
 
 void reply_rows_send(struct connection *c, struct reply_rows *rows)
 {
-	fputs("]}", rows->out);
+	end_list(rows);
+	fputc('}', rows->out);
 	rows->bad |= ferror(rows->out) != 0;
 	rows->bad |= fclose(rows->out) != 0;
 	rows->out = NULL;

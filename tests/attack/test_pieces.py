@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A request that changes very much holds up no other user's, for it is served in pieces."""
+"""A request about very many tasks holds up no other user's, for it is served in pieces."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from users import ATTACKER, Connection, Stage, wait_for
 
 TASKS = 600
@@ -40,7 +41,14 @@ def start(stage: Stage) -> None:
     stage.daemon.start(mode="--system")
 
 
-def test_a_change_of_very_many_tasks_lets_requests_of_others_pass(stage: Stage) -> None:
+CHANGE = {"op": "task-set", "vgpu": "other", "period_ns": 10_000_000}
+LIST, STATS = {"op": "task-list"}, {"op": "stats", "tasks": True}
+
+
+@pytest.mark.parametrize("asked", [CHANGE, LIST, STATS], ids=["change", "list", "statistics"])
+def test_a_request_about_very_many_tasks_lets_requests_of_others_pass(
+    stage: Stage, asked: dict[str, Any]
+) -> None:
     """They are served between its pieces. It is one request, and has one answer of all tasks."""
     start(stage)
     path = stage.daemon.socket
@@ -51,7 +59,7 @@ def test_a_change_of_very_many_tasks_lets_requests_of_others_pass(stage: Stage) 
         assert connection.ask("hello")["ok"]
         go()
         os.read(told[0], 1)
-        request = {"op": "task-set", "pid": os.getpid(), "vgpu": "other", "period_ns": 10_000_000}
+        request = asked | ({"pid": os.getpid()} if asked is CHANGE else {})
         connection.send(json.dumps(request).encode())
         os.write(sent[1], b".")
         reply, _ = connection.receive()
@@ -79,14 +87,18 @@ def test_a_change_of_very_many_tasks_lets_requests_of_others_pass(stage: Stage) 
         for connection in connections:
             connection.send(b'{"op": "limits"}')
     seen = [use(connection) for connection in connections]
-    changed = json.loads(os.read(answer[0], 1 << 16))
-    assert changed == [["other", 10_000_000]] * TASKS, len(changed)
+    rows = json.loads(os.read(answer[0], 1 << 16))
+    expected = [asked.get("vgpu", "one"), asked.get("period_ns", 0)]
+    assert rows == [expected] * TASKS, len(rows)
     assert any(one[0] == requests and one[1] > cost for one in seen), (requests, cost, seen)
     assert max(seen)[0] <= requests + 1
 
 
-def test_who_leaves_amid_such_a_change_leaves_nothing_behind(stage: Stage) -> None:
-    """Some tasks have been changed then, and no answer is made."""
+@pytest.mark.parametrize("asked", [CHANGE, LIST, STATS], ids=["change", "list", "statistics"])
+def test_who_leaves_amid_such_a_request_leaves_nothing_behind(
+    stage: Stage, asked: dict[str, Any]
+) -> None:
+    """Of a change some tasks have been changed then. No answer arrives."""
     start(stage)
     path = stage.daemon.socket
 
@@ -94,7 +106,8 @@ def test_who_leaves_amid_such_a_change_leaves_nothing_behind(stage: Stage) -> No
         tasks = many_tasks(path)
         for _ in range(5):
             connection = Connection(path)
-            connection.send(b'{"op": "task-set", "pid": %d, "vgpu": "other"}' % os.getpid())
+            request = asked | ({"pid": os.getpid()} if asked is CHANGE else {})
+            connection.send(json.dumps(request).encode())
             connection.close()
         go()
         signal.pause()

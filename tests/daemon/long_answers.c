@@ -2,7 +2,7 @@
 /*
  * long_answers.c - an answer that takes long holds up no hand-over: the daemon's own handlers in
  * this process, 200 tasks, one of which gives its permit back while the daemon makes a list of them
- * all.
+ * all. And what a list has that is made in pieces, between which tasks begin and end.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +22,7 @@
 #include "control.h"
 #include "history.h"
 #include "host.h"
+#include "reply.h"
 #include "task.h"
 
 #define TASKS 200
@@ -41,10 +42,17 @@ static struct connection *connect_one(int *peer)
 	return client_add(&daemon_state, pair[0], -1, &self);
 }
 
+/* As client.c does it. */
 static void ask(struct connection *c, const char *request)
 {
-	control_packet(c, request, strlen(request), -1);
-	assert_false(c->closing);
+	do {
+		c->later = false;
+		control_packet(c, request, strlen(request), -1);
+		assert_false(c->closing);
+	} while (c->later);
+	if (c->pieces)
+		c->drop_pieces(c->pieces);
+	c->pieces = NULL;
 }
 
 static int start(void **unused)
@@ -126,12 +134,102 @@ static void test_history(void **unused)
 	hand_over_during("{\"op\": \"history\"}");
 }
 
+/* --- pieces ----------------------------------------------------------------------------------- */
+
+static void reopen(int i)
+{
+	client_drop(connections[i]);
+	close(peers[i]);
+	connections[i] = connect_one(&peers[i]);
+	ask(connections[i], "{\"op\": \"open\"}");
+	assert_non_null(connections[i]->task);
+}
+
+/* A list all of whose pieces are as short as can be, to be made with next_piece(). */
+struct list {
+	struct connection *viewer;
+	int peer;
+	struct reply_rows rows;
+	struct backend_rows at;
+};
+
+static void begin(struct list *list)
+{
+	const struct request request = { .op = &(struct message_op){ .name = "task-list" } };
+
+	*list = (struct list){ .viewer = connect_one(&list->peer), .at = { .out = &list->rows } };
+	assert_int_equal(reply_rows_begin(&list->rows, &request), 0);
+	reply_rows_list(&list->rows, "tasks");
+}
+
+static bool next_piece(struct list *list)
+{
+	struct backend_filter filter = { .viewer = list->viewer };
+
+	return backend_tasks(&daemon_state, &filter, &list->at);
+}
+
+/* How often each task is in the list. */
+static void end(struct list *list, unsigned int found[TASKS_MAX])
+{
+	json_t *reply, *row;
+	size_t i;
+
+	memset(found, 0, TASKS_MAX * sizeof(*found));
+	reply_rows_put(&list->rows, "refused", json_array());
+	fputc('}', list->rows.out);
+	assert_int_equal(fflush(list->rows.out), 0);
+	reply = json_loadb(list->rows.text, list->rows.size, 0, NULL);
+	assert_non_null(reply);
+	json_array_foreach (json_object_get(reply, "tasks"), i, row)
+		found[json_integer_value(json_object_get(row, "task"))]++;
+	json_decref(reply);
+	backend_rows_drop(&list->at);
+	reply_rows_drop(&list->rows);
+	client_drop(list->viewer);
+	close(list->peer);
+}
+
+static void test_a_list_goes_on_where_it_was(void **unused)
+{
+	static unsigned int found[TASKS_MAX];
+	unsigned int pieces = 1;
+	struct list list;
+
+	begin(&list);
+	while (!next_piece(&list))
+		pieces++;
+	end(&list, found);
+	assert_true(pieces >= TASKS);
+	for (int i = 0; i < TASKS; i++)
+		assert_int_equal(found[connections[i]->task->id], 1);
+}
+
+/* Those that live all the time have one row each, and no number has two. */
+static void test_tasks_that_begin_and_end_between_two_pieces(void **unused)
+{
+	static unsigned int found[TASKS_MAX];
+	struct list list;
+
+	begin(&list);
+	/* Every other one goes, listed or not, and its number is given out again. */
+	for (int i = 0; !next_piece(&list); i++)
+		reopen((2 * i * 37 + 1) % TASKS);
+	end(&list, found);
+	for (uint32_t id = 0; id < TASKS_MAX; id++)
+		assert_in_range(found[id], 0, 1);
+	for (int i = 0; i < TASKS; i += 2)
+		assert_int_equal(found[connections[i]->task->id], 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_list_of_tasks),
 		cmocka_unit_test(test_statistics_with_tasks),
 		cmocka_unit_test(test_history),
+		cmocka_unit_test(test_a_list_goes_on_where_it_was),
+		cmocka_unit_test(test_tasks_that_begin_and_end_between_two_pieces),
 	};
 
 	return cmocka_run_group_tests_name("long answers", tests, start, NULL);
