@@ -320,18 +320,35 @@ static void gate_stats(struct daemon *d, uint64_t now, json_t *gpus)
 		}
 }
 
+/* Most vGPUs use few engines. */
+static bool was_used(const struct daemon *d, const struct account *account, uint32_t engine,
+		     uint64_t first)
+{
+	for (uint64_t n = first; n < d->samples; n++) {
+		const struct slot *slot = &account->slots[n % SLOTS][engine];
+
+		if (slot->busy_ns || slot->device_ns || slot->backlogged_ns || slot->completions)
+			return true;
+	}
+	return false;
+}
+
 /* NULL: nothing happened on that engine. */
 static json_t *series_of(const struct daemon *d, const struct account *account, uint32_t engine,
 			 uint64_t first)
 {
-	json_t *busy = json_array(), *device = json_array(), *completions = json_array(),
-	       *backlogged = json_array(), *o = json_object();
-	bool any = false;
+	json_t *busy, *device, *completions, *backlogged, *o;
 
+	if (!was_used(d, account, engine, first))
+		return NULL;
+	busy = json_array();
+	device = json_array();
+	completions = json_array();
+	backlogged = json_array();
+	o = json_object();
 	for (uint64_t n = first; n < d->samples; n++) {
 		const struct slot *slot = &account->slots[n % SLOTS][engine];
 
-		any |= slot->busy_ns || slot->device_ns || slot->backlogged_ns || slot->completions;
 		json_array_append_new(busy, report_number(slot->busy_ns));
 		json_array_append_new(device, report_number(slot->device_ns));
 		json_array_append_new(completions, report_number(slot->completions));
@@ -344,10 +361,7 @@ static json_t *series_of(const struct daemon *d, const struct account *account, 
 	json_object_set_new(o, "device_ns", device);
 	json_object_set_new(o, "completions", completions);
 	json_object_set_new(o, "backlogged_ns", backlogged);
-	if (any)
-		return o;
-	json_decref(o);
-	return NULL;
+	return o;
 }
 
 static void gate_history(struct daemon *d, uint64_t first, json_t *series)
