@@ -88,10 +88,23 @@ static void end_pieces(struct connection *c)
 	c->pieces = NULL;
 }
 
+/* For the end of the process; see await_end(). */
+static void end_waiting(struct connection *c)
+{
+	uint64_t own;
+
+	if (!c->process.on) {
+		watch_off(c->daemon, &c->process);
+		return;
+	}
+	own = user_own_ns();
+	watch_off(c->daemon, &c->process);
+	user_packet(c->user, user_own_ns() - own);
+}
+
 void client_drop(struct connection *c)
 {
 	struct daemon *d = c->daemon;
-	uint64_t own;
 
 	if (c->task)
 		task_close(d, c->task);
@@ -112,9 +125,7 @@ void client_drop(struct connection *c)
 	if (!d->connections_count)
 		d->idle_since = rtxg_now_ns();
 	watch_off(d, &c->io);
-	own = user_own_ns();
-	watch_off(d, &c->process);
-	user_packet(c->user, user_own_ns() - own);
+	end_waiting(c);
 	/*
 	 * Requests that were not read may carry descriptors; and a socket closed over one would
 	 * tell the client that the connection was reset, instead of what was said last.

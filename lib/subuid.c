@@ -159,13 +159,24 @@ uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER])
 
 /* --- who made the namespace ------------------------------------------------------------------- */
 
+static pthread_once_t subuid_once = PTHREAD_ONCE_INIT;
+static struct stat subuid_own; /* this process's; no inode: it is not known */
+
+/* Each look walks through /proc. A process with threads cannot go into another namespace. */
+static void look_at_own(void)
+{
+	if (stat("/proc/self/ns/user", &subuid_own))
+		subuid_own = (struct stat){ 0 };
+}
+
 uid_t rtx_lib_subuid_maker(int pidfd, uid_t uid)
 {
-	struct stat own, st;
+	struct stat st;
 	uid_t maker = uid;
 	int fd, parent;
 
-	if (!uid || pidfd < 0 || stat("/proc/self/ns/user", &own))
+	pthread_once(&subuid_once, look_at_own);
+	if (!uid || pidfd < 0 || !subuid_own.st_ino)
 		return uid;
 	/* Not by /proc: that waits for a lock which a process that executes a program keeps. */
 	fd = ioctl(pidfd, PIDFD_GET_USER_NAMESPACE, 0ul);
@@ -173,7 +184,8 @@ uid_t rtx_lib_subuid_maker(int pidfd, uid_t uid)
 		return uid;
 	/* Of those in one another, the outermost is of a user of ours. */
 	for (unsigned int depth = 0; depth < DEEPEST; depth++) {
-		if (fstat(fd, &st) || (st.st_ino == own.st_ino && st.st_dev == own.st_dev))
+		if (fstat(fd, &st) ||
+		    (st.st_ino == subuid_own.st_ino && st.st_dev == subuid_own.st_dev))
 			break;
 		/* None is told that is not below ours: then the number is all that is known. */
 		if (ioctl(fd, NS_GET_OWNER_UID, &maker))
