@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "backend.h"
+#include "series.h"
 
 #define EACH(d, b) for (const struct backend *b, *const *at = (d)->backends; (b = *at); at++)
 
@@ -184,11 +185,14 @@ void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m)
 		b->metrics(d, now, m);
 }
 
-void backend_history(struct daemon *d, uint64_t first, json_t *series)
+bool backend_history(struct daemon *d, struct series_list *list)
 {
-	EACH(d, b)
-	if (b->history)
-		b->history(d, first, series);
+	const struct backend *b;
+
+	for (; (b = d->backends[list->backend]); list->backend++, list->at = 0)
+		if (b->history && !b->history(d, list))
+			return false;
+	return true;
 }
 
 json_t *backend_timeline(struct daemon *d, uint64_t since, const struct connection *viewer)

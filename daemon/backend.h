@@ -11,6 +11,7 @@
 
 struct metrics;
 struct reply_rows;
+struct series_list;
 
 /* Which tasks a list is to have. NULL, 0 and false: all. */
 struct backend_filter {
@@ -92,8 +93,8 @@ struct backend {
 	void (*memory)(struct daemon *d, uint64_t used[VGPUS_MAX]);
 	/* Counters, for the request "metrics". */
 	void (*metrics)(struct daemon *d, uint64_t now, struct metrics *m);
-	/* The slots from first to d->samples. */
-	void (*history)(struct daemon *d, uint64_t first, json_t *series);
+	/* Copies the next piece of the series in which something happened; true: the last one. */
+	bool (*history)(struct daemon *d, struct series_list *list);
 	/* The events from number `since` on: {"first", "next", "events"}. */
 	json_t *(*timeline)(uint64_t since, const struct connection *viewer);
 	void (*doctor)(struct daemon *d, json_t *checks, const struct connection *viewer);
@@ -134,7 +135,8 @@ void backend_stats(struct daemon *d, uint64_t now, json_t *gpus);
 /* GPU memory that the programs of d->vgpus[i] have in use; UINT64_MAX: not known. */
 void backend_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);
 void backend_metrics(struct daemon *d, uint64_t now, struct metrics *m);
-void backend_history(struct daemon *d, uint64_t first, json_t *series);
+/* The next piece; true: it was the last one. */
+bool backend_history(struct daemon *d, struct series_list *list);
 json_t *backend_timeline(struct daemon *d, uint64_t since, const struct connection *viewer);
 void backend_doctor(struct daemon *d, json_t *checks, const struct connection *viewer);
 

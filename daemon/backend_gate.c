@@ -16,6 +16,7 @@
 #include "process.h"
 #include "reply.h"
 #include "report.h"
+#include "series.h"
 
 /* --- GPUs ------------------------------------------------------------------------------------- */
 
@@ -321,10 +322,9 @@ static void gate_stats(struct daemon *d, uint64_t now, json_t *gpus)
 }
 
 /* Most vGPUs use few engines. */
-static bool was_used(const struct daemon *d, const struct account *account, uint32_t engine,
-		     uint64_t first)
+static bool was_used(const struct account *account, uint32_t engine, uint64_t first, uint64_t next)
 {
-	for (uint64_t n = first; n < d->samples; n++) {
+	for (uint64_t n = first; n < next; n++) {
 		const struct slot *slot = &account->slots[n % SLOTS][engine];
 
 		if (slot->busy_ns || slot->device_ns || slot->backlogged_ns || slot->completions)
@@ -333,50 +333,38 @@ static bool was_used(const struct daemon *d, const struct account *account, uint
 	return false;
 }
 
-/* NULL: nothing happened on that engine. */
-static json_t *series_of(const struct daemon *d, const struct account *account, uint32_t engine,
-			 uint64_t first)
+static void copy_series(struct daemon *d, const struct account *account, uint32_t engine,
+			struct series_list *list)
 {
-	json_t *busy, *device, *completions, *backlogged, *o;
+	uint64_t first = series_first(list, d);
+	struct series_slot *to = NULL;
 
-	if (!was_used(d, account, engine, first))
-		return NULL;
-	busy = json_array();
-	device = json_array();
-	completions = json_array();
-	backlogged = json_array();
-	o = json_object();
-	for (uint64_t n = first; n < d->samples; n++) {
+	if (was_used(account, engine, first, list->next))
+		to = series_add(list, account->gpu->name, account->vgpu->name, engine);
+	for (uint64_t n = first; to && n < list->next; n++) {
 		const struct slot *slot = &account->slots[n % SLOTS][engine];
 
-		json_array_append_new(busy, report_number(slot->busy_ns));
-		json_array_append_new(device, report_number(slot->device_ns));
-		json_array_append_new(completions, report_number(slot->completions));
-		json_array_append_new(backlogged, report_number(slot->backlogged_ns));
+		to[n - list->base] = (struct series_slot){ .busy_ns = slot->busy_ns,
+							   .device_ns = slot->device_ns,
+							   .completions = slot->completions,
+							   .backlogged_ns = slot->backlogged_ns };
 	}
-	report_put_text(o, "gpu", account->gpu->name);
-	report_put_text(o, "vgpu", account->vgpu->name);
-	report_put_text(o, "engine", rtxg_engine_name(engine));
-	json_object_set_new(o, "busy_ns", busy);
-	json_object_set_new(o, "device_ns", device);
-	json_object_set_new(o, "completions", completions);
-	json_object_set_new(o, "backlogged_ns", backlogged);
-	return o;
 }
 
-static void gate_history(struct daemon *d, uint64_t first, json_t *series)
+static bool gate_history(struct daemon *d, struct series_list *list)
 {
-	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++) {
-		const struct account *account = &d->accounts[id];
+	while (list->at < ACCOUNTS_MAX * RTXG_ENGINES) {
+		const struct account *account = &d->accounts[list->at / RTXG_ENGINES];
+		uint32_t engine = list->at++ % RTXG_ENGINES;
 
-		for (uint32_t i = 0; account->used && account->slots && i < RTXG_ENGINES; i++) {
-			json_t *one = series_of(d, account, i, first);
-
-			if (one)
-				json_array_append_new(series, one);
-			breathe(d);
-		}
+		if (!account->used || !account->slots)
+			continue;
+		copy_series(d, account, engine, list);
+		breathe(d);
+		if (rtxg_now_ns() >= list->end_ns)
+			return false;
 	}
+	return true;
 }
 
 /* --- metrics ---------------------------------------------------------------------------------- */

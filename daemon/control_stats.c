@@ -2,6 +2,8 @@
 /*
  * control_stats.c - requests that show what was used when.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend.h"
@@ -14,6 +16,7 @@
 #include "refused.h"
 #include "reply.h"
 #include "report.h"
+#include "series.h"
 
 /* False, and the client knows, if the request names a GPU that is not there. */
 static bool has_gpu(struct connection *c, const struct request *r)
@@ -107,26 +110,99 @@ void control_metrics(struct connection *c, const struct request *r)
 	json_decref(refused);
 }
 
-void control_history(struct connection *c, const struct request *r)
+/* An answer to "history", in pieces: first all is copied, then each copy becomes text. */
+struct history_answer {
+	struct reply_rows rows;
+	struct series_list list;
+	bool copied;
+	struct series *said;	   /* the last one that is text; NULL: none */
+	uint64_t times[SLOTS + 1]; /* the borders of its slots */
+};
+
+static void history_drop(void *pieces)
 {
+	struct history_answer *answer = pieces;
+
+	series_drop(&answer->list);
+	reply_rows_drop(&answer->rows);
+	free(answer);
+}
+
+static struct history_answer *begin_history(struct connection *c, const struct request *r)
+{
+	struct history_answer *answer = calloc(1, sizeof(*answer));
 	struct daemon *d = c->daemon;
 	uint64_t first = history_oldest(d), since = (uint64_t)r->since;
-	json_t *times, *series;
 
-	if (!has_gpu(c, r))
-		return;
-	times = json_array();
-	series = json_array();
+	if (!answer || reply_rows_begin(&answer->rows, r)) {
+		free(answer);
+		reply_error(c, r->op_name, -ENOMEM, "there is no memory for the request", NULL);
+		return NULL;
+	}
 	if (given(r, M_SINCE) && since > first)
 		first = since < d->samples ? since : d->samples;
+	series_begin(&answer->list, d, first, given(r, M_GPU) ? r->gpu : "");
 	for (uint64_t n = first; n <= d->samples; n++)
-		json_array_append_new(times, report_number(d->times[n % (SLOTS + 1)]));
-	backend_history(d, first, series);
-	keep_gpu(series, r);
-	reply_ok(c, r,
-		 json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "slot_ns", (json_int_t)SLOT_NS,
-			   "now_ns", (json_int_t)rtxg_now_ns(), "first", (json_int_t)first, "next",
-			   (json_int_t)d->samples, "times_ns", times, "series", series));
+		answer->times[n - first] = d->times[n % (SLOTS + 1)];
+	c->pieces = answer;
+	c->drop_pieces = history_drop;
+	return answer;
+}
+
+/* All but the series. Nothing more is lost from now on. */
+static void put_head(struct history_answer *answer)
+{
+	const struct series_list *list = &answer->list;
+	json_t *times = json_array();
+
+	for (uint64_t n = list->first; n <= list->next; n++)
+		json_array_append_new(times, report_number(answer->times[n - list->base]));
+	reply_rows_put(&answer->rows, "slot_ns", json_integer((json_int_t)SLOT_NS));
+	reply_rows_put(&answer->rows, "now_ns", json_integer((json_int_t)rtxg_now_ns()));
+	reply_rows_put(&answer->rows, "first", json_integer((json_int_t)list->first));
+	reply_rows_put(&answer->rows, "next", json_integer((json_int_t)list->next));
+	reply_rows_put(&answer->rows, "times_ns", times);
+	reply_rows_list(&answer->rows, "series");
+}
+
+/* The next piece of them, one series at least; true: the last one. */
+static bool put_series(struct daemon *d, struct history_answer *answer)
+{
+	const struct series_list *list = &answer->list;
+	struct series *one;
+
+	while ((one = answer->said ? answer->said->following : list->head)) {
+		reply_rows_add(&answer->rows, series_report(list, one));
+		answer->said = one;
+		breathe(d);
+		if (rtxg_now_ns() >= list->end_ns)
+			return !one->following;
+	}
+	return true;
+}
+
+void control_history(struct connection *c, const struct request *r)
+{
+	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
+	struct history_answer *answer = c->pieces;
+
+	if (!answer && !has_gpu(c, r))
+		return;
+	if (!answer)
+		answer = begin_history(c, r);
+	if (!answer)
+		return;
+	answer->list.end_ns = end;
+	if (!answer->copied) {
+		answer->copied = backend_history(c->daemon, &answer->list);
+		if (answer->copied)
+			put_head(answer);
+	}
+	c->later = !answer->copied || !put_series(c->daemon, answer);
+	if (c->later)
+		return;
+	answer->rows.bad |= answer->list.bad;
+	reply_rows_send(c, &answer->rows);
 }
 
 void control_timeline(struct connection *c, const struct request *r)

@@ -19,6 +19,7 @@
 #include "process.h"
 #include "reply.h"
 #include "report.h"
+#include "series.h"
 
 static json_t *gpu_name(uint32_t gpu)
 {
@@ -425,46 +426,52 @@ void nvidia_report_stats(struct daemon *d, uint64_t at, json_t *gpus)
 	free(list);
 }
 
-void nvidia_report_history(struct daemon *d, uint64_t first, json_t *series)
+static void copy_series(struct daemon *d, uint32_t gpu, uint32_t number, struct series_list *list)
 {
-	for (uint32_t g = 0;
-	     nvidia.lever && g < lever_nvidia_gpus(nvidia.lever) && g < LEVER_NVIDIA_GPUS; g++)
-		for (uint32_t v = 0; v < LEVER_NVIDIA_VGPUS; v++) {
-			json_t *busy, *device, *completions, *backlogged, *o;
-			const struct nvidia_sample *ring = nvidia.samples[g][v];
-			uint64_t any = 0;
+	const struct nvidia_sample *ring = nvidia.samples[gpu][number];
+	uint64_t first = series_first(list, d), any = 0;
+	struct series_slot *to;
+	char name[32];
 
-			if (!ring)
-				continue;
-			busy = json_array();
-			device = json_array();
-			completions = json_array();
-			backlogged = json_array();
-			for (uint64_t n = first; n < d->samples; n++) {
-				const struct nvidia_sample *a = &ring[n % (SLOTS + 1)],
-							   *b = &ring[(n + 1) % (SLOTS + 1)];
+	for (uint64_t n = first; n < list->next; n++) {
+		const struct nvidia_sample *a = &ring[n % (SLOTS + 1)],
+					   *b = &ring[(n + 1) % (SLOTS + 1)];
 
-				any |= (b->busy_ns - a->busy_ns) | (b->wanted_ns - a->wanted_ns);
-				json_array_append_new(
-					busy, json_integer((json_int_t)(b->busy_ns - a->busy_ns)));
-				json_array_append_new(
-					device,
-					json_integer((json_int_t)(b->device_ns - a->device_ns)));
-				json_array_append_new(completions, json_integer(0));
-				json_array_append_new(
-					backlogged,
-					json_integer((json_int_t)(b->wanted_ns - a->wanted_ns)));
-			}
-			o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "gpu", gpu_name(g),
-				      "vgpu", nvidia_vgpu_name(v), "engine",
-				      rtxg_engine_name(RTXG_ENGINE_COMPUTE), "busy_ns", busy,
-				      "device_ns", device, "completions", completions,
-				      "backlogged_ns", backlogged);
-			if (any)
-				json_array_append_new(series, o);
-			else
-				json_decref(o);
-		}
+		any |= (b->busy_ns - a->busy_ns) | (b->wanted_ns - a->wanted_ns);
+	}
+	if (!any)
+		return;
+	snprintf(name, sizeof(name), "nvidia%u", gpu);
+	to = series_add(list, name, nvidia_vgpu_name(number), RTXG_ENGINE_COMPUTE);
+	for (uint64_t n = first; to && n < list->next; n++) {
+		const struct nvidia_sample *a = &ring[n % (SLOTS + 1)],
+					   *b = &ring[(n + 1) % (SLOTS + 1)];
+
+		to[n - list->base] =
+			(struct series_slot){ .busy_ns = b->busy_ns - a->busy_ns,
+					      .device_ns = b->device_ns - a->device_ns,
+					      .backlogged_ns = b->wanted_ns - a->wanted_ns };
+	}
+}
+
+bool nvidia_report_history(struct daemon *d, struct series_list *list)
+{
+	uint32_t gpus = nvidia.lever ? lever_nvidia_gpus(nvidia.lever) : 0;
+
+	if (gpus > LEVER_NVIDIA_GPUS)
+		gpus = LEVER_NVIDIA_GPUS;
+	while (list->at < gpus * LEVER_NVIDIA_VGPUS) {
+		uint32_t g = list->at / LEVER_NVIDIA_VGPUS, v = list->at % LEVER_NVIDIA_VGPUS;
+
+		list->at++;
+		if (!nvidia.samples[g][v])
+			continue;
+		copy_series(d, g, v, list);
+		breathe(d);
+		if (rtxg_now_ns() >= list->end_ns)
+			return false;
+	}
+	return true;
 }
 
 /* One line of the doctor; one remedy serves all of the lever. */

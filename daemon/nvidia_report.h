@@ -11,7 +11,7 @@ bool nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter,
 			 struct backend_rows *rows);
 void nvidia_report_memory(struct daemon *d, uint64_t used[VGPUS_MAX]);
 void nvidia_report_stats(struct daemon *d, uint64_t now, json_t *gpus);
-void nvidia_report_history(struct daemon *d, uint64_t first, json_t *series);
+bool nvidia_report_history(struct daemon *d, struct series_list *list);
 void nvidia_report_doctor(struct daemon *d, json_t *checks, const struct connection *viewer);
 
 #endif

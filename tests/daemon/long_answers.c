@@ -23,6 +23,7 @@
 #include "history.h"
 #include "host.h"
 #include "reply.h"
+#include "series.h"
 #include "task.h"
 
 #define TASKS 200
@@ -222,6 +223,67 @@ static void test_tasks_that_begin_and_end_between_two_pieces(void **unused)
 		assert_int_equal(found[connections[i]->task->id], 1);
 }
 
+/* --- history ---------------------------------------------------------------------------------- */
+
+#define GPUS 3
+
+/* Each slot of the compute engine says its number. */
+static void sample(void)
+{
+	struct daemon *d = &daemon_state;
+
+	history_sample(d);
+	for (uint32_t id = 0; id < ACCOUNTS_MAX; id++)
+		if (d->accounts[id].used && d->accounts[id].slots)
+			d->accounts[id].slots[(d->samples - 1) % SLOTS][0] =
+				(struct slot){ .busy_ns = (uint32_t)d->samples - 1 };
+}
+
+/* Samples overtake it: it begins later then, and what it has is right. */
+static void test_history_of_which_slots_are_lost_between_two_pieces(void **unused)
+{
+	struct daemon *d = &daemon_state;
+	struct series_list list;
+	struct connection *more[GPUS];
+	int ends[GPUS], pieces = 0;
+	uint64_t next;
+
+	for (int i = 0; i < GPUS; i++) {
+		char request[64];
+
+		more[i] = connect_one(&ends[i]);
+		snprintf(request, sizeof(request), "{\"op\": \"open\", \"gpu\": \"%d\"}", i + 1);
+		ask(more[i], request);
+		assert_non_null(more[i]->task);
+	}
+	for (uint32_t i = 0; i < SLOTS + 10; i++)
+		sample();
+	next = d->samples;
+	series_begin(&list, d, history_oldest(d), "");
+	while (!backend_history(d, &list)) {
+		pieces++;
+		sample();
+		assert_true(pieces <= 100);
+	}
+	assert_true(pieces >= GPUS);
+	assert_int_equal(list.next, next);
+	assert_true(list.first > list.base && list.first <= history_oldest(d));
+	pieces = 0;
+	for (const struct series *one = list.head; one; one = one->following, pieces++)
+		for (uint64_t n = list.first; n < next; n++)
+			assert_int_equal(one->slots[n - list.base].busy_ns, n);
+	assert_int_equal(pieces, GPUS + 1);
+	/* None is left of one that takes longer than all slots. */
+	for (uint32_t i = 0; i < SLOTS + 10; i++)
+		sample();
+	assert_int_equal(series_first(&list, d), next);
+	series_drop(&list);
+	for (int i = 0; i < GPUS; i++) {
+		client_drop(more[i]);
+		close(ends[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -230,6 +292,7 @@ int main(void)
 		cmocka_unit_test(test_history),
 		cmocka_unit_test(test_a_list_goes_on_where_it_was),
 		cmocka_unit_test(test_tasks_that_begin_and_end_between_two_pieces),
+		cmocka_unit_test(test_history_of_which_slots_are_lost_between_two_pieces),
 	};
 
 	return cmocka_run_group_tests_name("long answers", tests, start, NULL);
