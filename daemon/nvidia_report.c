@@ -148,13 +148,13 @@ static json_t *task_of(const struct lever_nvidia_process *p, const struct connec
 #define AT_ONCE 32u
 
 /* What is looked at, and has a row if it is wanted: rows->next of them. */
-struct seen {
+struct listed_process {
 	uint32_t pid, gpu;
 };
 
 static bool is_new(const struct backend_rows *rows, const struct lever_nvidia_process *p)
 {
-	const struct seen *seen = rows->seen;
+	const struct listed_process *seen = rows->seen;
 
 	for (uint32_t i = 0; i < rows->next; i++)
 		if (seen[i].pid == p->pid && seen[i].gpu == p->gpu)
@@ -182,7 +182,7 @@ bool nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter,
 	struct lever_nvidia_process *list;
 	struct report_process said = { 0 };
 	int n, at = 0, wanted = 0;
-	struct seen *seen;
+	struct listed_process *seen;
 	uint32_t end;
 
 	if (filter->numbered || !nvidia.lever)
@@ -197,7 +197,8 @@ bool nvidia_report_tasks(struct daemon *d, const struct backend_filter *filter,
 	for (end = rows->next + AT_ONCE; at < n && rows->next < end; at++) {
 		if (!is_new(rows, &list[at]))
 			continue;
-		seen[rows->next++] = (struct seen){ .pid = list[at].pid, .gpu = list[at].gpu };
+		seen[rows->next++] =
+			(struct listed_process){ .pid = list[at].pid, .gpu = list[at].gpu };
 		if (is_wanted(filter, &list[at]))
 			list[wanted++] = list[at];
 	}
