@@ -166,6 +166,32 @@ static void context_remove(struct lever_nvidia *l, struct nv_gpu *g, struct nv_p
 	nv_couple(l);
 }
 
+/* It is not on the engine, and has not been there for a while. */
+static bool has_rested(struct lever_nvidia *l, struct nv_gpu *g, const struct nv_context *c)
+{
+	uint64_t last = c->worked > c->known ? c->worked : c->known;
+	struct rtxg_slice_context_view v;
+
+	return nv_now(l) >= last + NV_LOAD_RESTS_NS &&
+	       !rtxg_slice_context_view(g->slice, (uint32_t)(c - g->context), &v) &&
+	       v.state != RTXG_SLICE_RUNNING;
+}
+
+bool nv_load_let_go(struct lever_nvidia *l, struct nv_process *p)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < l->gpus; i++) {
+		struct nv_context *c = nv_context_of(&l->gpu[i], p);
+
+		if (!c || !c->load || !has_rested(l, &l->gpu[i], c))
+			continue;
+		context_remove(l, &l->gpu[i], p, false);
+		any = true;
+	}
+	return any;
+}
+
 /* A process has one channel more, on that GPU. Returns whether it is new there. */
 static bool channel_added(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p)
 {

@@ -27,6 +27,13 @@ void nv_contexts_prune(struct lever_nvidia *l);
  */
 void nv_context_add(struct lever_nvidia *l, struct nv_gpu *g, struct nv_process *p,
 		    const char *load);
+/*
+ * A process that cannot be governed shows no descriptor of the driver. Where it has not worked for
+ * a while either, nothing is left to reckon with, and its place is another's. Returns whether it is
+ * gone from a GPU. One that keeps its context by what cannot be seen comes back when it works.
+ */
+#define NV_LOAD_RESTS_NS 30000000000ull
+bool nv_load_let_go(struct lever_nvidia *l, struct nv_process *p);
 /* An MPS server, or a client of one, was adopted: who works in whose context? */
 void nv_share_adopted(struct lever_nvidia *l, struct nv_process *p);
 

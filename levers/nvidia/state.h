@@ -52,6 +52,7 @@ struct nv_context {
 	uint64_t slice_ns;
 	uint64_t since;	  /* of the present stay; 0 = off the engine */
 	uint64_t known;	  /* when it was found */
+	uint64_t worked;  /* when the log was read that told of it last; 0: never */
 	uint64_t checked; /* its slice, last */
 	uint64_t looked;  /* when its channels were looked for, last, if it is a load */
 	bool warms;	  /* librtxg-cuda.so is in it */

@@ -57,6 +57,7 @@ void nv_switchlog_read(struct lever_nvidia *l, struct nv_gpu *g)
 				}
 			}
 			if (c) {
+				c->worked = began;
 				if (ev[i].start) {
 					c->since = at;
 				} else if (c->since) {

@@ -179,6 +179,14 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 			u->remedy = NULL;
 			return 0;
 		}
+		/* It lives on without the GPU, perhaps for ever. */
+		p = nv_registry_process(&l->registry, pid);
+		if (is_load(l, g, pid) && nv_load_let_go(l, p)) {
+			nv_known_now(l, pid);
+			nv_log(l, LEVER_NVIDIA_DEBUG, "pid %u has closed what it had of the GPU",
+			       pid);
+			return 0;
+		}
 	}
 	p = nv_registry_process(&l->registry, pid);
 	if (n > 0 && is_governed(g, p)) {

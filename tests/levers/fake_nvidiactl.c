@@ -700,6 +700,8 @@ static int fake_ctl_fds(void *ctx, int pid, int *fds, int cap)
 {
 	int n = fake->moved_to && (uint32_t)pid == fake->moved_pid;
 
+	fake->lists++;
+	fake->now += fake->list_ns;
 	if (fake->list_error)
 		return -fake->list_error;
 	for (uint32_t i = 0; i < fake->objects && !n; i++)

@@ -98,6 +98,7 @@ struct fake_driver {
 	struct fake_failure failure[FAKE_FAILURES];
 	uint32_t failures;
 	int list_error;	    /* of the lists of descriptors; 0: none */
+	uint64_t list_ns;   /* each of them takes so long */
 	int getfd_error;    /* pidfd_getfd fails with this errno, */
 	uint32_t getfd_pid; /* of this process only; 0: of each */
 	/* this process has moved its descriptor 7 there; 0: none has */
@@ -117,6 +118,7 @@ struct fake_driver {
 	uint32_t slice_us, restarts, preempts, disables, leaves, biggest, unjournaled, foreign_fds,
 		flushes, memory_asked;
 	uint64_t calls; /* ioctls in all */
+	uint64_t lists; /* of descriptors */
 	int open_fds;
 	struct fake_memory_object memory[FAKE_MEMORIES];
 	uint32_t memories, wild_maps;

@@ -224,6 +224,81 @@ static void a_load_ends_where_another_program_begins(void **state)
 	lever_nvidia_close(l);
 }
 
+/* It works by turns for 2 ms, or rests, while the lever goes on. */
+static void pass(struct lever_nvidia *l, uint32_t seconds, bool works)
+{
+	for (uint32_t i = 0; i < 4 * seconds; i++, fake->now += 248 * MS) {
+		if (works)
+			fake_log(NV_FECS_SIMPLE_START, ONE, 0, fake->now + EPOCH);
+		fake->now += 2 * MS;
+		if (works)
+			fake_log(NV_FECS_SIMPLE_END, ONE, 0, fake->now + EPOCH);
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+	}
+}
+
+/* It lives on, and its place is another's; it has one again once it has the GPU again. */
+static void a_load_that_closes_the_gpu_gives_its_place_back(void **state)
+{
+	struct lever_nvidia *l = up();
+	uint64_t lists;
+
+	(void)state;
+	closed(l, ONE);
+	/* While its descriptors are there they keep its place, */
+	pass(l, 120, false);
+	assert_true(context_of(l, ONE)->load);
+	/* and so does its work without any, as of a process whose first thread has ended. */
+	fake->objects--;
+	pass(l, 120, true);
+	assert_true(context_of(l, ONE)->load);
+	pass(l, 20, false);
+	assert_true(context_of(l, ONE)->load);
+	pass(l, 100, false);
+	assert_null(context_of(l, ONE));
+	assert_null(nv_unknown_of(l, ONE, false));
+	/* Then it is not looked at any more. */
+	lists = fake->lists;
+	pass(l, 100, false);
+	assert_int_equal(fake->lists, lists);
+	/* It has the GPU again, and then in a way that can be governed. */
+	fake_object_add(ONE, 0xc1d00030, 0, 0xc1d00030, NV_CLASS_ROOT_CLIENT, 0, 0);
+	nv_adopt_unknown(l, &l->gpu[0], ONE);
+	assert_true(context_of(l, ONE)->load);
+	cuda_process(into_lever, l, ONE, FIRST, 200, 0);
+	assert_false(context_of(l, ONE)->load);
+	lever_nvidia_close(l);
+}
+
+/* All places are those of one user's programs, which go on without the GPU. */
+static void loads_that_closed_the_gpu_take_no_place_for_ever(void **state)
+{
+	struct lever_nvidia *l = up();
+	struct lever_nvidia_stats stats;
+
+	(void)state;
+	fake->owner_from = OTHER;
+	for (uint32_t i = 0; i < LEVER_NVIDIA_CONTEXTS; i++)
+		nv_context_add(l, &l->gpu[0], nv_registry_note(&l->registry, OTHER + i, "load"),
+			       "as it is");
+	pass(l, 25, false);
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.loads, LEVER_NVIDIA_CONTEXTS);
+	/* A look takes 10 ms: one user's processes have one in each watch. */
+	fake->list_ns = 5 * MS;
+	pass(l, 60, false);
+	lever_nvidia_stats(l, &stats);
+	assert_in_range(stats.loads, LEVER_NVIDIA_CONTEXTS - 100, LEVER_NVIDIA_CONTEXTS - 1);
+	pass(l, 30 + LEVER_NVIDIA_CONTEXTS, false);
+	lever_nvidia_stats(l, &stats);
+	assert_int_equal(stats.loads, 0);
+	fake->list_ns = 0;
+	unseen(ONE, FIRST, 200);
+	nv_adopt_unknown(l, &l->gpu[0], ONE);
+	assert_false(context_of(l, ONE)->load);
+	lever_nvidia_close(l);
+}
+
 /* The log names a process that does not seem to have the driver open. */
 static void one_without_descriptors_is_not_looked_for_all_the_time(void **state)
 {
@@ -384,6 +459,8 @@ int main(void)
 		cmocka_unit_test_setup(one_process_too_many_is_said_once, before),
 		cmocka_unit_test_setup(one_whose_records_wait_is_not_listed, before),
 		cmocka_unit_test_setup(a_load_ends_where_another_program_begins, before),
+		cmocka_unit_test_setup(a_load_that_closes_the_gpu_gives_its_place_back, before),
+		cmocka_unit_test_setup(loads_that_closed_the_gpu_take_no_place_for_ever, before),
 		cmocka_unit_test_setup(processes_that_are_not_followed_are_told_of, before),
 		cmocka_unit_test_setup(one_that_ends_is_no_load, before),
 		cmocka_unit_test_setup(one_that_works_on_is_a_load_at_last, before),
