@@ -21,7 +21,8 @@ typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#define RING_BYTES (1 << 22)
+#define RING_BYTES	(1 << 22)
+#define USER_NAMESPACES 33 /* in one another, at most */
 
 /* character devices of the NVIDIA driver; fixed since its first release */
 #define NVIDIA_MAJOR 195
@@ -47,6 +48,17 @@ typedef struct {
 struct signal_struct {
 	atomic_t live;
 };
+typedef struct {
+	u32 val;
+} kuid_t;
+struct user_namespace {
+	struct user_namespace *parent;
+	int level;
+	kuid_t owner;
+};
+struct cred {
+	struct user_namespace *user_ns;
+};
 struct ns_common {
 	u32 inum;
 };
@@ -66,6 +78,7 @@ struct task_struct {
 	int tgid;
 	u64 start_boottime;
 	struct pid *thread_pid;
+	const struct cred *cred;
 	struct files_struct *files;
 	struct signal_struct *signal;
 };
@@ -129,6 +142,24 @@ struct {
 	__type(key, u32);
 	__type(value, struct discover_watched);
 } watched SEC(".maps");
+
+/* The place of each user who has made a record or been watched, by the id that he counts under. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DISCOVER_USERS);
+	__type(key, u32);
+	__type(value, u32);
+} users SEC(".maps");
+unsigned int users_known; /* places that are taken */
+
+/* What /etc/subuid says; user space fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, DISCOVER_PREFIXES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct discover_prefix);
+	__type(value, struct discover_subordinate);
+} subordinates SEC(".maps");
 
 /*
  * A program may fork without end, and its children stand there too. So no user has more places than
@@ -209,6 +240,65 @@ static __always_inline u32 pid_in_namespace(struct task_struct *task, u32 global
 	return global;
 }
 
+/* Whom that id is subordinate to, as lib/subuid.c says it. 0: to no user. */
+static __always_inline u32 superior(u32 id)
+{
+	struct discover_prefix key = { .bits = 32, .id = __builtin_bswap32(id) };
+	const struct discover_subordinate *s = bpf_map_lookup_elem(&subordinates, &key);
+
+	if (!s)
+		return 0;
+	return s->account ? s->account : id - (id - s->first) % DISCOVER_BLOCK;
+}
+
+/* Who made the outermost user namespace that the caller is in. 0: root, or it is in none. */
+static __always_inline u32 maker(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct user_namespace *ns = (void *)BPF_CORE_READ(task, cred, user_ns);
+	u32 i;
+
+	for (i = 0; i < USER_NAMESPACES; i++) {
+		int level = BPF_CORE_READ(ns, level);
+
+		if (level <= 0)
+			return 0;
+		if (level == 1)
+			return BPF_CORE_READ(ns, owner.val);
+		ns = BPF_CORE_READ(ns, parent);
+	}
+	return 0;
+}
+
+/*
+ * The place of the caller's user. One who may be many users, by /etc/subuid or in user namespaces,
+ * is one: else such a user takes all of the ring and of the watched set.
+ */
+static __noinline u32 caller(void)
+{
+	u32 id = (u32)bpf_get_current_uid_gid(), account = id, made_by, place, *there;
+
+	if (id) {
+		account = superior(id);
+		made_by = account ? 0 : maker();
+		if (made_by)
+			account = superior(made_by);
+		if (!account)
+			account = made_by ? made_by : id;
+	}
+	there = bpf_map_lookup_elem(&users, &account);
+	if (!there) {
+		if (users_known >= DISCOVER_USERS - 1)
+			return 0;
+		place = __sync_fetch_and_add(&users_known, 1) + 1;
+		if (place >= DISCOVER_USERS)
+			return 0;
+		bpf_map_update_elem(&users, &account, &place, BPF_NOEXIST);
+		there = bpf_map_lookup_elem(&users, &account); /* another one may have come first */
+	}
+	return there ? *there & (DISCOVER_USERS - 1) : 0;
+}
+
 static __always_inline void note_missed(u32 kind)
 {
 	u32 pid, tid, *count, one = 1;
@@ -233,8 +323,8 @@ static __always_inline void note_missed(u32 kind)
  */
 static __always_inline int watch(u32 pid, u32 tag, int set)
 {
-	u32 user = (u32)bpf_get_current_uid_gid() & (DISCOVER_USERS - 1);
-	struct discover_watched *there, new = { .tag = tag, .user = user };
+	struct discover_watched *there, new = { .tag = tag };
+	u32 user;
 
 	there = bpf_map_lookup_elem(&watched, &pid);
 	if (there) {
@@ -242,6 +332,7 @@ static __always_inline int watch(u32 pid, u32 tag, int set)
 			there->tag = tag;
 		return 1;
 	}
+	user = new.user = caller() & (DISCOVER_USERS - 1);
 	if (!DISCOVER_MAY_WATCH(held[user], watching) ||
 	    bpf_map_update_elem(&watched, &pid, &new, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&unfollowed, 1);
@@ -264,7 +355,7 @@ static __always_inline int may_have_more(u32 user)
 
 static __always_inline struct discover_record *record_begin(u32 kind)
 {
-	u32 key, user = (u32)bpf_get_current_uid_gid() & (DISCOVER_USERS - 1);
+	u32 key, user = caller() & (DISCOVER_USERS - 1);
 	struct discover_watched *w;
 	struct discover_record *r = 0;
 

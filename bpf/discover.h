@@ -86,13 +86,29 @@ struct discover_record {
 	unsigned long long value;
 	unsigned long long ns; /* CLOCK_MONOTONIC */
 	char comm[16];
-	unsigned int user; /* whose part of the ring it takes */
+	unsigned int user; /* whose part of the ring it takes: a place */
 	unsigned int reserved;
 };
 
-/* Parts of the ring: a power of two. Users whose ids differ by a multiple of it share one. */
-#define DISCOVER_USERS	   1024u
+/*
+ * Users who are told apart, from when the program is loaded: a power of two. Each has a place, and
+ * with it a part of the ring and of the watched set. Those who come later share place 0.
+ */
+#define DISCOVER_USERS	   8192u
 #define DISCOVER_UNWATCHED 2u
+
+/* Ids that are subordinate to a user, as a prefix of their bits, and under which id they count. */
+#define DISCOVER_PREFIXES 65536u
+#define DISCOVER_BLOCK	  65536u
+struct discover_prefix {
+	unsigned int bits;
+	unsigned int id; /* the bytes with the highest one first */
+};
+struct discover_subordinate {
+	unsigned int first;   /* of the range that they are of */
+	unsigned int account; /* 0: each DISCOVER_BLOCK from the first on counts by itself */
+	unsigned int reading; /* of the file that says so */
+};
 
 /* processes in the watched set */
 #define DISCOVER_WATCHED 65536u
@@ -100,7 +116,7 @@ struct discover_record {
 #define DISCOVER_MAY_WATCH(has, all) ((all) < DISCOVER_WATCHED && (has) < DISCOVER_WATCHED - (all))
 struct discover_watched {
 	unsigned int tag;
-	unsigned int user; /* whose place it takes, of DISCOVER_USERS */
+	unsigned int user; /* whose it is, of DISCOVER_USERS */
 };
 /* records of one user that wait in the ring, at most */
 #define DISCOVER_WAITING 8192u

@@ -3,19 +3,23 @@
  * discovery.c - loads discover.bpf.c through its skeleton. It passes records on as they come and
  * keeps none.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "discovery.h"
 #include "rtxg_clock.h"
+#include "subuid.h"
 #include "discover.skel.h"
 
-#define INIT_PID_NS 0xeffffffcu /* inode of the first pid namespace, fixed by the kernel */
+#define INIT_PID_NS 0xeffffffcu	  /* inode of the first pid namespace, fixed by the kernel */
+#define IDS_NS	    1000000000ull /* between two looks at whether /etc/subuid has changed */
 
 struct discovery {
 	struct discover *skel;
@@ -26,7 +30,100 @@ struct discovery {
 	uint64_t lost, unnamed, ends, unfollowed;
 	bool missing; /* processes that were not told of as yet */
 	uint64_t until_ns;
+	uint64_t ids_again; /* when whose the subordinate ids are is looked at again */
+	unsigned int reading;
 };
+
+/* --- whose the ids are ------------------------------------------------------------------------ */
+
+static void tell_range(void *ctx, uint32_t first, uint32_t count, uint32_t account)
+{
+	struct discovery *d = ctx;
+	struct discover_subordinate s = { .first = first,
+					  .account = account,
+					  .reading = d->reading };
+
+	/* The largest prefix that begins there, and so on. */
+	while (count) {
+		uint32_t size = first & -first;
+		struct discover_prefix key = { .id = htonl(first) };
+
+		while (size > count)
+			size /= 2;
+		key.bits = 32 - (unsigned int)__builtin_ctz(size);
+		if (bpf_map_update_elem(bpf_map__fd(d->skel->maps.subordinates), &key, &s, BPF_ANY))
+			return; /* there are too many: the rest is no one's */
+		first += size;
+		count -= size;
+	}
+}
+
+/* What an earlier reading of the file said, and this one does not. */
+static void forget_ranges(struct discovery *d)
+{
+	int map = bpf_map__fd(d->skel->maps.subordinates);
+	struct discover_prefix key, next;
+	struct discover_subordinate s;
+	bool more = !bpf_map_get_next_key(map, NULL, &key);
+
+	while (more) {
+		more = !bpf_map_get_next_key(map, &key, &next);
+		if (!bpf_map_lookup_elem(map, &key, &s) && s.reading != d->reading)
+			bpf_map_delete_elem(map, &key);
+		key = next;
+	}
+}
+
+static void tell_ranges(struct discovery *d)
+{
+	uint64_t now = rtxg_now_ns();
+	unsigned int reading;
+
+	if (now < d->ids_again)
+		return;
+	d->ids_again = now + IDS_NS;
+	reading = rtx_lib_subuid_reading();
+	if (reading == d->reading)
+		return;
+	d->reading = reading;
+	rtx_lib_subuid_each(tell_range, d);
+	forget_ranges(d);
+}
+
+/* As caller() in discover.bpf.c. The process may have ended: then the id is all that is known. */
+static uint32_t account_of(uint32_t uid, uint32_t pid)
+{
+	char owner[RTX_LIB_SUBUID_OWNER];
+	uint32_t account = rtx_lib_subuid_account(uid, owner), made_by;
+	int pidfd;
+
+	if (!uid || owner[0])
+		return account;
+	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	made_by = rtx_lib_subuid_maker(pidfd, uid);
+	if (pidfd >= 0)
+		close(pidfd);
+	return made_by == uid ? account : rtx_lib_subuid_account(made_by, NULL);
+}
+
+static uint32_t place_of(struct discovery *d, uint32_t account)
+{
+	int map = bpf_map__fd(d->skel->maps.users);
+	unsigned int *known = &d->skel->bss->users_known;
+	uint32_t place;
+
+	if (!bpf_map_lookup_elem(map, &account, &place))
+		return place % DISCOVER_USERS;
+	if (__atomic_load_n(known, __ATOMIC_ACQUIRE) >= DISCOVER_USERS - 1)
+		return 0;
+	place = __atomic_add_fetch(known, 1, __ATOMIC_ACQ_REL);
+	if (place >= DISCOVER_USERS)
+		return 0;
+	bpf_map_update_elem(map, &account, &place, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, &account, &place) ? 0 : place % DISCOVER_USERS;
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
 
 static int on_record(void *ctx, void *data, size_t size)
 {
@@ -88,6 +185,7 @@ struct discovery *discovery_open(uint32_t release, int *error)
 		err = -errno;
 		goto fail;
 	}
+	tell_ranges(d);
 	*error = 0;
 	return d;
 fail:
@@ -149,6 +247,7 @@ bool discovery_read(struct discovery *d, uint64_t until_ns, discovery_fn fn, voi
 	d->fn = fn;
 	d->ctx = ctx;
 	d->until_ns = until_ns;
+	tell_ranges(d);
 	more = ring_buffer__consume(d->ring) == -EAGAIN;
 	tell_unknown(d, d->skel->bss->unfollowed, &d->unfollowed, DISCOVER_UNWATCHED);
 	lost = d->skel->bss->lost;
@@ -165,14 +264,19 @@ static uint32_t user_of(uint32_t pid)
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/%u", pid);
-	return stat(path, &st) ? 0 : st.st_uid % DISCOVER_USERS;
+	return stat(path, &st) ? 0 : st.st_uid;
 }
 
 int discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)
 {
+	return discovery_watch_of(d, user_of(pid), pid, tag);
+}
+
+int discovery_watch_of(struct discovery *d, uint32_t uid, uint32_t pid, uint32_t tag)
+{
 	int map = bpf_map__fd(d->skel->maps.watched), err;
-	struct discover_watched new = { .tag = tag, .user = user_of(pid) }, there;
-	unsigned long long *has = &d->skel->bss->held[new.user], *all = &d->skel->bss->watching;
+	struct discover_watched new = { .tag = tag }, there;
+	unsigned long long *has = NULL, *all = &d->skel->bss->watching;
 
 	do {
 		err = 0;
@@ -180,6 +284,10 @@ int discovery_watch(struct discovery *d, uint32_t pid, uint32_t tag)
 			there.tag = tag;
 			err = bpf_map_update_elem(map, &pid, &there, BPF_EXIST) ? -errno : 0;
 			continue;
+		}
+		if (!has) {
+			new.user = place_of(d, account_of(uid, pid));
+			has = &d->skel->bss->held[new.user];
 		}
 		if (!DISCOVER_MAY_WATCH(__atomic_load_n(has, __ATOMIC_ACQUIRE),
 					__atomic_load_n(all, __ATOMIC_ACQUIRE)))

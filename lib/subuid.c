@@ -43,6 +43,7 @@ static pthread_mutex_t subuid_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range *subuid_ranges;
 static size_t subuid_count;
 static struct stat subuid_read; /* the file as it was read */
+static unsigned int subuid_reading;
 
 static bool is_root(const char *owner)
 {
@@ -100,6 +101,7 @@ static void read_again(void)
 	FILE *file;
 
 	subuid_count = 0;
+	subuid_reading++;
 	file = fopen(FILE_NAME, "re");
 	if (!file)
 		return;
@@ -121,6 +123,7 @@ static void look(void)
 
 	if (stat(FILE_NAME, &st) || !S_ISREG(st.st_mode) || st.st_uid || st.st_mode & 022 ||
 	    st.st_size > FILE_MAX) {
+		subuid_reading += !subuid_reading || subuid_count;
 		subuid_count = 0;
 		subuid_read = (struct stat){ 0 };
 		return;
@@ -155,6 +158,27 @@ uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER])
 	}
 	pthread_mutex_unlock(&subuid_lock);
 	return account;
+}
+
+unsigned int rtx_lib_subuid_reading(void)
+{
+	unsigned int reading;
+
+	pthread_mutex_lock(&subuid_lock);
+	look();
+	reading = subuid_reading;
+	pthread_mutex_unlock(&subuid_lock);
+	return reading;
+}
+
+void rtx_lib_subuid_each(rtx_lib_subuid_range range, void *ctx)
+{
+	pthread_mutex_lock(&subuid_lock);
+	/* Where two are of one id the first one counts: the last is told first. */
+	for (size_t i = subuid_count; i-- > 0;)
+		range(ctx, subuid_ranges[i].start, subuid_ranges[i].count,
+		      subuid_ranges[i].account);
+	pthread_mutex_unlock(&subuid_lock);
 }
 
 /* --- who made the namespace ------------------------------------------------------------------- */

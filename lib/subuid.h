@@ -4,6 +4,7 @@
 #define RTXG_SUBUID_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define RTX_LIB_SUBUID_OWNER 33 /* bytes of a user's name, with its end */
@@ -22,5 +23,14 @@ uid_t rtx_lib_subuid_account(uid_t uid, char owner[RTX_LIB_SUBUID_OWNER]);
  * process.
  */
 uid_t rtx_lib_subuid_maker(int pidfd, uid_t uid);
+
+/* Which reading of the file is the newest: it changes when that does. */
+unsigned int rtx_lib_subuid_reading(void);
+/*
+ * Calls back for each range of the newest reading. account: under which all of it counts, 0: each
+ * block of 65536 ids from the first on by itself. The function may call nothing of this header.
+ */
+typedef void (*rtx_lib_subuid_range)(void *ctx, uint32_t first, uint32_t count, uint32_t account);
+void rtx_lib_subuid_each(rtx_lib_subuid_range range, void *ctx);
 
 #endif

@@ -19,8 +19,8 @@ MAY_TAKE = {
     "lib/": ("core/", "nvidia/"),
     "cli/": ("core/", "lib/"),
     "layers/": ("core/", "lib/"),
-    # commands of their own, which read and print as the command line does
-    "bpf/": ("cli/",),
+    # commands of their own, which read and print as the command line does; whose a user id is
+    "bpf/": ("cli/", "lib/"),
     "cdi/": ("cli/", "lib/"),
     "latency/": ("cli/", "nvidia/", "levers/"),
     "levers/": ("core/", "nvidia/", "lib/", "bpf/"),

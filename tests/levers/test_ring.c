@@ -8,9 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -113,8 +118,33 @@ static void see(void *ctx, const struct discover_record *r)
 		seen->unwatched += r->object;
 }
 
-/* A process of another user, which forks once it has been told to. */
-static pid_t other_user(int go[2])
+/* Its own id becomes that of another user there, which a service has lent to it. */
+static bool enter_namespace(int ready, int go)
+{
+	char byte;
+
+	return !unshare(CLONE_NEWUSER) && write(ready, ".", 1) == 1 && read(go, &byte, 1) == 1 &&
+	       !setuid(0);
+}
+
+static bool lend(pid_t pid, uint32_t uid)
+{
+	char path[32];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	f = fopen(path, "we");
+	if (!f)
+		return false;
+	fprintf(f, "0 %u 1\n", uid);
+	return !fclose(f);
+}
+
+/*
+ * A process of another user, which forks once it has been told to. lent: the id that it has in a
+ * user namespace which that user has made; 0: in none. 0: it may make none.
+ */
+static pid_t other_user(uint32_t uid, uint32_t lent, int go[2])
 {
 	pid_t self = getpid(), pid;
 	int ready[2];
@@ -124,7 +154,9 @@ static pid_t other_user(int go[2])
 	assert_int_equal(pipe(ready), 0);
 	pid = fork();
 	if (!pid) {
-		if (setuid(OTHER_USER) || write(ready[1], ".", 1) != 1)
+		close(ready[0]);
+		if (setuid(uid) || (lent && !enter_namespace(ready[1], go[0])) ||
+		    write(ready[1], ".", 1) != 1)
 			_exit(1);
 		die_with(self);
 		if (read(go[0], &byte, 1) == 1)
@@ -132,9 +164,133 @@ static pid_t other_user(int go[2])
 		_exit(0);
 	}
 	close(ready[1]);
+	if (lent && (read(ready[0], &byte, 1) != 1 || !lend(pid, lent))) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		return 0;
+	}
+	if (lent)
+		assert_int_equal(write(go[1], ".", 1), 1);
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	close(ready[0]);
 	return pid;
+}
+
+/* Whether a child of such a process is followed; -1: there cannot be such a process here. */
+static int is_followed(struct discovery *d, uint32_t uid, uint32_t lent)
+{
+	int go[2];
+	pid_t pid = other_user(uid, lent, go);
+	struct seen seen = { .parent = (uint32_t)pid };
+
+	if (!pid)
+		return -1;
+	/* The process itself has a place of another's, so that all that are left are counted on. */
+	assert_int_equal(discovery_watch_of(d, 0, (uint32_t)pid, TAG), 0);
+	assert_int_equal(write(go[1], ".", 1), 1);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_false(discovery_read(d, UINT64_MAX, see, &seen));
+	assert_int_equal(seen.forks + seen.unwatched, 1);
+	close(go[0]);
+	close(go[1]);
+	return (int)seen.forks;
+}
+
+/* Of many processes of these ids, by turns, how many are followed? */
+static uint32_t fill(struct discovery *d, uint32_t from, uint32_t ids, uint32_t first)
+{
+	uint32_t n = 0;
+
+	while (n < DISCOVER_WATCHED && !discovery_watch_of(d, first + n % ids, from + n, TAG))
+		n++;
+	return n;
+}
+
+static void change_file(int fd, const char *text)
+{
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* The file of subordinate ids, for this process and its children. */
+static bool put_file(const char *text)
+{
+	char name[] = "/tmp/rtxg-ring-XXXXXX";
+	int fd = mkstemp(name);
+	bool put;
+
+	if (fd < 0)
+		return false;
+	put = !fchmod(fd, 0644) && !unshare(CLONE_NEWNS) &&
+	      !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	      !mount(name, "/etc/subuid", NULL, MS_BIND, NULL);
+	if (put)
+		change_file(fd, text);
+	else
+		close(fd);
+	unlink(name);
+	return put;
+}
+
+/* Their ids differ by a multiple of what there are places for. */
+static void users_take_no_places_of_each_other(void **state)
+{
+	int error;
+	struct discovery *d = discovery_open(0, &error);
+
+	assert_non_null(d);
+	assert_int_equal(fill(d, NO_PID, 1, OTHER_USER), DISCOVER_WATCHED / 2);
+	assert_int_equal(is_followed(d, OTHER_USER, 0), 0);
+	assert_int_equal(is_followed(d, OTHER_USER + DISCOVER_USERS, 0), 1);
+	discovery_close(d);
+}
+
+/* Such a user may be each of the ids that the file gives. */
+static void one_user_of_many_ids_leaves_places_to_others(void **state)
+{
+	uint32_t all = DISCOVER_WATCHED, n;
+	struct discovery *d;
+	int error;
+
+	if (!put_file("attacker:500000:65536\nattacker:700000:1000\nroot:900000:131072\n"))
+		skip();
+	d = discovery_open(0, &error);
+	assert_non_null(d);
+	n = fill(d, NO_PID, 60000, 500000);
+	assert_int_equal(n, all / 2);
+	assert_int_equal(is_followed(d, 565535, 0), 0);
+	assert_int_equal(is_followed(d, 700999, 0), 0);
+	assert_int_equal(is_followed(d, 499999, 0), 1);
+	assert_int_equal(is_followed(d, 701000, 0), 1);
+	/* Root's are for containers: each block of ids is a user. */
+	assert_int_equal(fill(d, NO_PID + n, 60000, 900000), all / 4);
+	assert_int_equal(is_followed(d, 965535, 0), 0);
+	assert_int_equal(is_followed(d, 965536, 0), 1);
+	/* Another file holds for what comes then. */
+	change_file(open("/etc/subuid", O_WRONLY | O_CLOEXEC), "other:499990:20\n");
+	while (!is_followed(d, 700999, 0))
+		usleep(10000);
+	assert_int_equal(is_followed(d, 500009, 0), 1);
+	discovery_close(d);
+}
+
+/* In a user namespace such a user has ids that no file gives. */
+static void one_user_of_namespaces_leaves_places_to_others(void **state)
+{
+	int error, followed;
+	struct discovery *d = discovery_open(0, &error);
+
+	assert_non_null(d);
+	assert_int_equal(fill(d, NO_PID, 1, OTHER_USER), DISCOVER_WATCHED / 2);
+	followed = is_followed(d, OTHER_USER, 600000000);
+	if (followed < 0)
+		skip();
+	assert_int_equal(followed, 0);
+	assert_int_equal(is_followed(d, OTHER_USER + 1, 600000001), 1);
+	/* Those that root has made are not root's. */
+	assert_int_equal(is_followed(d, 0, 600000002), 1);
+	discovery_close(d);
 }
 
 /* As one who forks without end does. */
@@ -161,7 +317,7 @@ static void one_user_leaves_places_to_others(void **state)
 	assert_int_equal(seen.forks, 0);
 	assert_int_equal(seen.unwatched, 1);
 	/* Those of another user are. */
-	other = other_user(go);
+	other = other_user(OTHER_USER, 0, go);
 	assert_false(discovery_read(d, UINT64_MAX, see, &seen));
 	seen = (struct seen){ .parent = (uint32_t)other };
 	assert_int_equal(discovery_watch(d, (uint32_t)other, TAG), 0);
@@ -188,6 +344,9 @@ int main(void)
 		cmocka_unit_test(reading_ends_with_its_time),
 		cmocka_unit_test(a_birth_is_told_as_proc_tells_it),
 		cmocka_unit_test(one_user_leaves_places_to_others),
+		cmocka_unit_test(users_take_no_places_of_each_other),
+		cmocka_unit_test(one_user_of_namespaces_leaves_places_to_others),
+		cmocka_unit_test(one_user_of_many_ids_leaves_places_to_others),
 	};
 	int error, failed;
 
