@@ -77,6 +77,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	u64 start_boottime;
+	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	const struct cred *cred;
 	struct files_struct *files;
@@ -195,30 +196,13 @@ unsigned long long ends;    /* and ends of processes, which have no place there 
 const volatile unsigned int self;
 const volatile unsigned int release; /* of the driver: see DISCOVER_CHANNEL_ENGINE */
 /* pid namespace of the loader; 0 = report global pids */
-const volatile unsigned long long pidns_dev;
 const volatile unsigned long long pidns_ino;
 
-static __always_inline void whoami(u32 *pid, u32 *tid)
-{
-	u64 id = bpf_get_current_pid_tgid();
-
-	*pid = id >> 32;
-	*tid = (u32)id;
-	if (pidns_ino) {
-		struct bpf_pidns_info ns = {};
-
-		if (!bpf_get_ns_current_pid_tgid(pidns_dev, pidns_ino, &ns, sizeof(ns))) {
-			*pid = ns.tgid;
-			*tid = ns.pid;
-		}
-	}
-}
-
 /*
- * The number that the loader knows a new process by: its own, or the one in the loader's pid
+ * The number that the loader knows a process by: its own, or the one in the loader's pid
  * namespace.
  */
-static __always_inline u32 pid_in_namespace(struct task_struct *task, u32 global)
+static __noinline u32 pid_in_namespace(struct task_struct *task, u32 global)
 {
 	struct pid *pid;
 	u32 level, i;
@@ -238,6 +222,23 @@ static __always_inline u32 pid_in_namespace(struct task_struct *task, u32 global
 			return upid.nr;
 	}
 	return global;
+}
+
+/*
+ * The helper for that knows only processes of the loader's own namespace, and not those of one
+ * below.
+ */
+static __always_inline void whoami(u32 *pid, u32 *tid)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u64 id = bpf_get_current_pid_tgid();
+
+	*pid = id >> 32;
+	*tid = (u32)id;
+	if (pidns_ino) {
+		*pid = pid_in_namespace(BPF_CORE_READ(task, group_leader), *pid);
+		*tid = pid_in_namespace(task, *tid);
+	}
 }
 
 /* Whom that id is subordinate to, as lib/subuid.c says it. 0: to no user. */
@@ -341,6 +342,22 @@ static __always_inline int watch(u32 pid, u32 tag, int set)
 	__sync_fetch_and_add(&held[user], 1);
 	__sync_fetch_and_add(&watching, 1);
 	return 1;
+}
+
+/* Not watched any more. 0: it was. */
+static __always_inline int forget(u32 pid)
+{
+	struct discover_watched *w = bpf_map_lookup_elem(&watched, &pid);
+	u32 user;
+
+	if (!w)
+		return -1;
+	user = w->user & (DISCOVER_USERS - 1);
+	if (bpf_map_delete_elem(&watched, &pid))
+		return -1;
+	__sync_fetch_and_add(&held[user], -1);
+	__sync_fetch_and_add(&watching, -1);
+	return 0;
 }
 
 static __always_inline int may_have_more(u32 user)
@@ -657,16 +674,18 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	u32 pid, tgid, parent, tid, value;
 	struct discover_watched *w;
 
-	whoami(&parent, &tid);
-	w = bpf_map_lookup_elem(&watched, &parent);
-	if (!w)
-		return 0;
-	value = w->tag;
 	pid = BPF_CORE_READ(child, pid);
 	tgid = BPF_CORE_READ(child, tgid);
 	if (pid != tgid) /* a thread */
 		return 0;
 	tgid = pid_in_namespace(child, tgid);
+	/* Of its number one may be there that has ended unseen. */
+	forget(tgid);
+	whoami(&parent, &tid);
+	w = bpf_map_lookup_elem(&watched, &parent);
+	if (!w)
+		return 0;
+	value = w->tag;
 	if (!watch(tgid, value, 1))
 		return 0;
 	r = record_begin(DISCOVER_FORK);
@@ -701,25 +720,19 @@ SEC("raw_tp/sched_process_exit")
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	struct discover_watched *w;
 	struct discover_record *r;
-	u32 pid, tid, user;
+	u32 pid, tid;
 
 	whoami(&pid, &tid);
-	w = bpf_map_lookup_elem(&watched, &pid);
-	if (!w)
+	if (!bpf_map_lookup_elem(&watched, &pid))
 		return 0;
-	user = w->user & (DISCOVER_USERS - 1);
 	if (BPF_CORE_READ(task, signal, live.counter) > 0) /* other threads live on */
 		return 0;
 	/* Submitted before any other branch: the verifier of Linux 6.1 loses it there. */
 	r = record_begin(DISCOVER_EXIT);
 	if (r)
 		bpf_ringbuf_submit(r, 0);
-	if (!bpf_map_delete_elem(&watched, &pid)) {
-		__sync_fetch_and_add(&held[user], -1);
-		__sync_fetch_and_add(&watching, -1);
-	}
+	forget(pid);
 	return 0;
 }
 

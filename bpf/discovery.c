@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "discover.skel.h"
 
 #define INIT_PID_NS 0xeffffffcu	  /* inode of the first pid namespace, fixed by the kernel */
+#define SWEPT	    64u		  /* processes that are looked at at a time */
 #define IDS_NS	    1000000000ull /* between two looks at whether /etc/subuid has changed */
 
 struct discovery {
@@ -32,6 +34,8 @@ struct discovery {
 	uint64_t until_ns;
 	uint64_t ids_again; /* when whose the subordinate ids are is looked at again */
 	unsigned int reading;
+	bool sweeping; /* a sweep is under way, and has come so far */
+	uint32_t swept;
 };
 
 /* --- whose the ids are ------------------------------------------------------------------------ */
@@ -165,10 +169,8 @@ struct discovery *discovery_open(uint32_t release, int *error)
 		goto fail;
 	}
 	/* A daemon inside a pid namespace knows processes by that namespace's numbers. */
-	if (!stat("/proc/self/ns/pid", &self) && self.st_ino != INIT_PID_NS) {
-		d->skel->rodata->pidns_dev = self.st_dev;
+	if (!stat("/proc/self/ns/pid", &self) && self.st_ino != INIT_PID_NS)
 		d->skel->rodata->pidns_ino = self.st_ino;
-	}
 	d->skel->rodata->self = (unsigned int)getpid();
 	d->skel->rodata->release = release;
 	err = discover__load(d->skel);
@@ -301,4 +303,43 @@ int discovery_watch_of(struct discovery *d, uint32_t uid, uint32_t pid, uint32_t
 		__atomic_fetch_sub(all, 1, __ATOMIC_ACQ_REL);
 	} while (err == -EEXIST || err == -ENOENT); /* it has come, or gone, meanwhile */
 	return err;
+}
+
+static bool is_alive(uint32_t pid)
+{
+	return !kill((pid_t)pid, 0) || errno != ESRCH;
+}
+
+static void drop(struct discovery *d, uint32_t pid)
+{
+	struct discover_watched w;
+
+	if (bpf_map_lookup_and_delete_elem(bpf_map__fd(d->skel->maps.watched), &pid, &w))
+		return;
+	__atomic_fetch_sub(&d->skel->bss->held[w.user % DISCOVER_USERS], 1, __ATOMIC_ACQ_REL);
+	__atomic_fetch_sub(&d->skel->bss->watching, 1, __ATOMIC_ACQ_REL);
+	/* Another process may have got its number, and have entered, meanwhile. */
+	if (is_alive(pid))
+		discovery_watch(d, pid, w.tag);
+}
+
+bool discovery_sweep(struct discovery *d, uint64_t until_ns)
+{
+	int map = bpf_map__fd(d->skel->maps.watched);
+	struct discover_watched values[SWEPT];
+	uint32_t keys[SWEPT], count, next = 0;
+
+	do {
+		int err;
+
+		count = SWEPT;
+		err = bpf_map_lookup_batch(map, d->sweeping ? &d->swept : NULL, &next, keys, values,
+					   &count, NULL);
+		d->sweeping = !err;
+		d->swept = next;
+		for (uint32_t i = 0; (!err || err == -ENOENT) && i < count; i++)
+			if (!is_alive(keys[i]))
+				drop(d, keys[i]);
+	} while (d->sweeping && rtxg_now_ns() < until_ns);
+	return d->sweeping;
 }

@@ -36,7 +36,12 @@ bool discovery_read(struct discovery *discovery, uint64_t until_ns, discovery_fn
  * -ENOSPC: so many of its user are followed that the places that are left are others'.
  */
 int discovery_watch(struct discovery *discovery, uint32_t pid, uint32_t tag);
-/* The same for who knows whose process it is. */
+/*
+ * Lets go of processes that have ended unseen, until that time at the latest (CLOCK_MONOTONIC).
+ * Returns whether it has not seen all as yet, and goes on with the next call.
+ */
+bool discovery_sweep(struct discovery *discovery, uint64_t until_ns);
+/* The same as discovery_watch() for who knows whose process it is. */
 int discovery_watch_of(struct discovery *discovery, uint32_t uid, uint32_t pid, uint32_t tag);
 
 #endif

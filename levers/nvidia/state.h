@@ -139,6 +139,7 @@ struct lever_nvidia {
 	bool prune;		  /* records were lost: processes may have ended unseen */
 	uint64_t save_again;	  /* when more is written of the file; UINT64_MAX: never */
 	bool pruning, inheriting; /* what was assigned is looked at, piece by piece, */
+	bool sweeping;		  /* so is what is followed */
 	bool inherit_again;	  /* and from the beginning afterwards */
 	uint64_t refused_said;	  /* refused records, when it was said last, */
 	uint64_t lost_said;	  /* and lost ones */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
+#include "../../bpf/discovery.h"
 #include "act.h"
 #include "carry_out.h"
 #include "contexts.h"
@@ -270,10 +271,18 @@ static void look_at_assigned(struct lever_nvidia *l)
 	}
 }
 
+/* A process may have ended just as it was to be followed. */
+static void sweep(struct lever_nvidia *l)
+{
+	if (l->sweeping && l->discovery)
+		l->sweeping = discovery_sweep(l->discovery, rtxg_now_ns() + NV_PIECE_NS);
+}
+
 /* How long the next watch may be off. */
 static uint64_t pause_of(const struct lever_nvidia *l, uint64_t now)
 {
-	uint64_t pause = l->pruning || l->inheriting || l->rescan ? WATCH_NS : IDLE_NS;
+	uint64_t pause =
+		l->pruning || l->inheriting || l->rescan || l->sweeping ? WATCH_NS : IDLE_NS;
 
 	for (uint32_t i = 0; i < l->gpus; i++)
 		for (uint32_t k = 0; k < l->gpu[i].high; k++) {
@@ -317,7 +326,7 @@ void nv_watch(struct lever_nvidia *l)
 	nv_rescan(l);
 	if (now >= l->next_calibrate) {
 		l->next_calibrate = now + CALIBRATE_NS;
-		l->pruning = true;
+		l->pruning = l->sweeping = true;
 		l->prune = true;
 		for (uint32_t i = 0; i < l->gpus; i++)
 			if (l->gpu[i].has_log && !l->gpu[i].lost)
@@ -327,6 +336,7 @@ void nv_watch(struct lever_nvidia *l)
 		for (uint32_t i = 0; i < l->gpus; i++)
 			check_slices(l, &l->gpu[i], now);
 	look_at_assigned(l);
+	sweep(l);
 	nv_save_some(l);
 	l->next_watch = now + pause_of(l, now);
 }

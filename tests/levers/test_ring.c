@@ -338,12 +338,134 @@ static void one_user_leaves_places_to_others(void **state)
 	discovery_close(d);
 }
 
+/* Numbers of processes are those of a namespace of their own there, with a /proc of its own. */
+static int in_namespace(int (*fn)(struct discovery *d))
+{
+	int status, error;
+	struct discovery *d;
+	pid_t self = getpid(), pid = fork();
+
+	if (!pid) {
+		if (unshare(CLONE_NEWPID | CLONE_NEWNS) ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+			_exit(77);
+		pid = fork();
+		if (pid) {
+			die_with(self);
+			waitpid(pid, &status, 0);
+			_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+		}
+		if (mount("proc", "/proc", "proc", 0, NULL))
+			_exit(77);
+		d = discovery_open(0, &error);
+		_exit(d ? fn(d) : 98);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* A child is in a namespace below. */
+static int below(struct discovery *d)
+{
+	struct seen seen = { .parent = (uint32_t)getpid() };
+
+	if (discovery_watch(d, (uint32_t)getpid(), TAG) || unshare(CLONE_NEWPID))
+		return 77;
+	child(false);
+	discovery_read(d, UINT64_MAX, see, &seen);
+	return seen.forks == 1 && seen.ends == 1 ? 0 : 1;
+}
+
+static void ends_in_namespaces_below_are_told(void **state)
+{
+	int said = in_namespace(below);
+
+	if (said == 77)
+		skip();
+	assert_int_equal(said, 0);
+}
+
+/* The number of a process that has ended unseen is another one's. */
+static int again(struct discovery *d)
+{
+	struct seen seen = { 0 };
+	FILE *f = fopen("/proc/sys/kernel/ns_last_pid", "we");
+
+	if (!f || discovery_watch(d, 500, TAG))
+		return 77;
+	fprintf(f, "499");
+	if (fclose(f) || child(false) != 500)
+		return 77;
+	discovery_read(d, UINT64_MAX, see, &seen);
+	return seen.ends ? 1 : 0;
+}
+
+static void a_process_has_nothing_of_its_numbers_last_one(void **state)
+{
+	int said = in_namespace(again);
+
+	if (said == 77)
+		skip();
+	assert_int_equal(said, 0);
+}
+
+static void what_has_ended_unseen_keeps_no_place(void **state)
+{
+	struct seen seen = { .parent = (uint32_t)getpid() };
+	int error, pieces = 1;
+	struct discovery *d = discovery_open(0, &error);
+
+	assert_non_null(d);
+	assert_int_equal(discovery_watch(d, (uint32_t)getpid(), TAG), 0);
+	assert_int_equal(fill(d, NO_PID, 1, OTHER_USER), DISCOVER_WATCHED / 2);
+	assert_int_equal(is_followed(d, OTHER_USER, 0), 0);
+	/* Its time is over before it begins: a few at a time. */
+	for (; discovery_sweep(d, 0); pieces++)
+		;
+	assert_in_range(pieces, DISCOVER_WATCHED / 2 / 64, DISCOVER_WATCHED);
+	assert_int_equal(is_followed(d, OTHER_USER, 0), 1);
+	assert_int_equal(fill(d, NO_PID, 1, OTHER_USER), DISCOVER_WATCHED / 2);
+	/* Who lives is followed still. */
+	child(false);
+	assert_false(discovery_read(d, UINT64_MAX, see, &seen));
+	assert_int_equal(seen.forks, 1);
+	discovery_close(d);
+}
+
+/* For so long, with the discovery program in this machine's kernel, and all else the fake's. */
+static void lever_goes_on(struct lever_nvidia *l, uint64_t ns)
+{
+	for (uint64_t end = fake->now + ns; fake->now < end; fake->now += 250 * MS)
+		assert_int_equal(lever_nvidia_dispatch(l), 0);
+}
+
+static void a_lever_lets_go_of_what_has_ended_unseen(void **state)
+{
+	struct lever_nvidia *l = lever_up();
+	int error;
+
+	l->discovery = discovery_open(0, &error);
+	assert_non_null(l->discovery);
+	fill(l->discovery, NO_PID, 1, OTHER_USER);
+	assert_int_equal(is_followed(l->discovery, OTHER_USER, 0), 0);
+	lever_goes_on(l, 11000 * MS);
+	while (l->sweeping)
+		lever_goes_on(l, 1000 * MS);
+	assert_int_equal(is_followed(l->discovery, OTHER_USER, 0), 1);
+	lever_nvidia_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reading_ends_with_its_time),
 		cmocka_unit_test(a_birth_is_told_as_proc_tells_it),
 		cmocka_unit_test(one_user_leaves_places_to_others),
+		cmocka_unit_test(ends_in_namespaces_below_are_told),
+		cmocka_unit_test(a_process_has_nothing_of_its_numbers_last_one),
+		cmocka_unit_test(what_has_ended_unseen_keeps_no_place),
+		cmocka_unit_test_setup(a_lever_lets_go_of_what_has_ended_unseen, before),
 		cmocka_unit_test(users_take_no_places_of_each_other),
 		cmocka_unit_test(one_user_of_namespaces_leaves_places_to_others),
 		cmocka_unit_test(one_user_of_many_ids_leaves_places_to_others),
