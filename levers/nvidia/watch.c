@@ -17,6 +17,7 @@
 #include "helper.h"
 #include "policy.h"
 #include "probe.h"
+#include "pump.h"
 #include "rtxg_clock.h"
 #include "state.h"
 #include "unknown.h"
@@ -316,6 +317,9 @@ void nv_watch(struct lever_nvidia *l)
 		return;
 	}
 	l->watch_due = 0;
+	/* What no record came of, as of forks that are not followed, makes nothing readable. */
+	if (l->pump_again == UINT64_MAX)
+		nv_pump(l);
 	nv_look_for_warm(l);
 	again_after_hang(l);
 	guard_again(l);

@@ -456,6 +456,34 @@ static void a_lever_lets_go_of_what_has_ended_unseen(void **state)
 	lever_nvidia_close(l);
 }
 
+static unsigned int warnings;
+
+static void hear(void *ctx, enum lever_nvidia_log level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	warnings += strstr(line, "not followed") != NULL;
+}
+
+/* Forks that are not followed make no record, and nothing else happens: the watch tells of them. */
+static void forks_alone_are_told_of(void **state)
+{
+	struct lever_nvidia *l = lever_up();
+	int error;
+
+	l->ops.log = hear;
+	l->discovery = discovery_open(0, &error);
+	assert_non_null(l->discovery);
+	assert_int_equal(discovery_watch(l->discovery, (uint32_t)getpid(), TAG), 0);
+	fill(l->discovery, NO_PID, 1, 0);
+	lever_goes_on(l, 1000 * MS);
+	assert_int_equal(warnings, 0);
+	child(false);
+	lever_goes_on(l, 6000 * MS);
+	assert_int_equal(warnings, 1);
+	lever_nvidia_close(l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +494,7 @@ int main(void)
 		cmocka_unit_test(a_process_has_nothing_of_its_numbers_last_one),
 		cmocka_unit_test(what_has_ended_unseen_keeps_no_place),
 		cmocka_unit_test_setup(a_lever_lets_go_of_what_has_ended_unseen, before),
+		cmocka_unit_test_setup(forks_alone_are_told_of, before),
 		cmocka_unit_test(users_take_no_places_of_each_other),
 		cmocka_unit_test(one_user_of_namespaces_leaves_places_to_others),
 		cmocka_unit_test(one_user_of_many_ids_leaves_places_to_others),
