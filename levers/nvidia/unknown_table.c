@@ -16,37 +16,18 @@ uint32_t nv_unknown_user(struct lever_nvidia *l, uint32_t pid)
 	return rtx_lib_subuid_account(l->sys->owner(l->sys->ctx, (int)pid), NULL) % NV_USERS;
 }
 
-/* The user who has most places; NV_USERS: some are free, and *free is one. */
-static uint32_t most_places(const struct lever_nvidia *l, uint32_t *free)
+/* A free place; else one of the user who has most of them. */
+static struct nv_unknown *make_place(struct lever_nvidia *l)
 {
 	uint32_t has[NV_USERS] = { 0 }, most = 0;
 
 	for (uint32_t i = 0; i < NV_UNKNOWN; i++) {
-		if (!l->unknown[i].pid) {
-			*free = i;
-			return NV_USERS;
-		}
+		if (!l->unknown[i].pid)
+			return &l->unknown[i];
 		has[l->unknown[i].user]++;
 	}
 	for (uint32_t i = 0; i < NV_USERS; i++)
 		most = has[i] > has[most] ? i : most;
-	return most;
-}
-
-bool nv_unknown_crowded(const struct lever_nvidia *l, uint32_t user)
-{
-	uint32_t free;
-
-	return most_places(l, &free) == user;
-}
-
-/* A free place; else one of the user who has most of them. */
-static struct nv_unknown *make_place(struct lever_nvidia *l)
-{
-	uint32_t free, most = most_places(l, &free);
-
-	if (most == NV_USERS)
-		return &l->unknown[free];
 	while (l->unknown[l->unknown_next++ % NV_UNKNOWN].user != most)
 		;
 	return &l->unknown[(l->unknown_next - 1) % NV_UNKNOWN];

@@ -14,8 +14,6 @@
 uint32_t nv_unknown_user(struct lever_nvidia *l, uint32_t pid);
 /* The entry of a process in the table of those that are there and not governed; NULL: none. */
 struct nv_unknown *nv_unknown_of(struct lever_nvidia *l, uint32_t pid, bool make);
-/* Would a process of that user push another of his out of the table? */
-bool nv_unknown_crowded(const struct lever_nvidia *l, uint32_t user);
 /*
  * There is no place for its context on a GPU, and why, for people. Returns whether that was so
  * already.

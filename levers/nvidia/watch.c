@@ -275,8 +275,8 @@ static void look_at_assigned(struct lever_nvidia *l)
 /* A process may have ended just as it was to be followed. */
 static void sweep(struct lever_nvidia *l)
 {
-	if (l->sweeping && l->discovery)
-		l->sweeping = discovery_sweep(l->discovery, rtxg_now_ns() + NV_PIECE_NS);
+	l->sweeping = l->sweeping && l->discovery &&
+		      discovery_sweep(l->discovery, rtxg_now_ns() + NV_PIECE_NS);
 }
 
 /* How long the next watch may be off. */
