@@ -144,7 +144,7 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	uint64_t began = nv_now(l);
 	struct nv_unknown *u;
 	uint32_t user;
-	bool crowded, works_on, late;
+	bool works_on, late;
 	struct nv_adopt_stats st;
 	struct nv_process *p;
 	int n;
@@ -152,9 +152,8 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 	/* Who is not looked for takes no place from those who were. */
 	if (!may_look(l, pid, &user))
 		return -EAGAIN;
-	crowded = !nv_unknown_of(l, pid, false) && nv_unknown_crowded(l, user);
 	u = nv_unknown_of(l, pid, true);
-	works_on = g && ((u->waits && u->pause) || crowded);
+	works_on = g && u->waits && u->pause;
 	late = works_on && u->pause == ADOPT_AGAIN_NS;
 	u->waits = false;
 	n = adopt(l, pid, &st);
@@ -170,8 +169,7 @@ static int try_to_adopt(struct lever_nvidia *l, struct nv_gpu *g, uint32_t pid)
 		}
 		/*
 		 * If it works after that pause, its context is held by what cannot be seen (a
-		 * process whose first thread has ended shows no descriptors): it is a load. So is
-		 * one whose user has so many of those that none is remembered until it works again.
+		 * process whose first thread has ended shows no descriptors): it is a load.
 		 */
 		if (!works_on && !is_load(l, g, pid)) {
 			look_later(l, u, false);

@@ -383,33 +383,6 @@ static void one_that_works_on_is_a_load_at_last(void **state)
 	}
 }
 
-/*
- * More of one user's than the table has places for work on without a descriptor to be seen. None of
- * them may work for ever and be reckoned with by nobody.
- */
-static void many_that_work_on_are_loads(void **state)
-{
-	struct lever_nvidia *l = up();
-	uint32_t loads = 0;
-
-	(void)state;
-	closed(l, ONE);
-	fake->objects--;
-	fake->getfd_error = 0;
-	fake->owner_from = OTHER;
-	for (uint32_t i = 0; i < 60000; i++, fake->now += MS) {
-		nv_adopt_unknown(l, &l->gpu[0], OTHER + i % (2 * NV_UNKNOWN));
-		if (i % 250 == 0)
-			nv_adopt_loads(l);
-	}
-	for (uint32_t i = 0; i < 2 * NV_UNKNOWN; i++)
-		loads += context_of(l, OTHER + i) && context_of(l, OTHER + i)->load;
-	assert_int_equal(loads, 2 * NV_UNKNOWN);
-	/* The other user's stays in the table. */
-	assert_non_null(nv_unknown_of(l, ONE, false));
-	lever_nvidia_close(l);
-}
-
 /* Of those nothing is known: they fill no list of those that have the driver. */
 static void descriptors_that_are_not_shown_are_no_use_of_the_driver(void **state)
 {
@@ -464,7 +437,6 @@ int main(void)
 		cmocka_unit_test_setup(processes_that_are_not_followed_are_told_of, before),
 		cmocka_unit_test_setup(one_that_ends_is_no_load, before),
 		cmocka_unit_test_setup(one_that_works_on_is_a_load_at_last, before),
-		cmocka_unit_test_setup(many_that_work_on_are_loads, before),
 		cmocka_unit_test_setup(descriptors_that_are_not_shown_are_no_use_of_the_driver,
 				       before),
 		cmocka_unit_test_setup(one_without_descriptors_is_not_looked_for_all_the_time,
