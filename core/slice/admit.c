@@ -245,6 +245,23 @@ uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t id, uint64_t *othe
 	return slice;
 }
 
+/* Those are enabled at once in a change-over: the contexts of the two that have most of them. */
+static uint32_t enabled_beside(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i, k, n, most = 0, second = 0;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		if (i == id || !s->tenants[i].used || s->tenants[i].params.latency_ns ||
+		    slice_critical(&s->tenants[i]))
+			continue;
+		for (k = n = 0; k < s->context_high; k++)
+			n += s->contexts[k].used && s->contexts[k].tenant == i;
+		second = n > most ? most : n > second ? n : second;
+		most = n > most ? n : most;
+	}
+	return most + second ? most + second : 1;
+}
+
 uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
@@ -254,11 +271,10 @@ uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id)
 	if (tenant->mechanism != RTXG_SLICE_BY_SLICES || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
 		return 0;
 	/* What has its slice first, and what the host may be doing when the time is over. */
-	used = rounds(s, b.all, driver_slice(s)) + s->params.stop_ns +
+	used = rounds(s, enabled_beside(s, id), driver_slice(s)) + s->params.stop_ns +
 	       (b.all - 1) * s->params.stop_more_ns + s->params.resume_ns + SET_COSTS + LATE;
-	/* Its work may have waited for slices before it was stopped. */
-	used += rounds(s, b.all, driver_slice(s)) +
-		slice_excess(tenant->params.latency_ns, tenant->for_others);
+	/* Its work may have waited for that long before it was seen. */
+	used += s->params.tick_ns + slice_excess(tenant->params.latency_ns, tenant->for_others);
 	spare = slice_excess(tenant->for_others, used);
 	return spare < SLICE_SPARE_MIN ? 0 : spare;
 }

@@ -161,34 +161,27 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 	}
 }
 
-/* Has it turns by the clock for its own sake, though it has a bound? */
-static bool for_itself(const struct rtxg_slice *s, uint32_t id)
-{
-	return s->clock_for_bounds && slice_by_the_clock(s, id);
-}
-
 /*
  * A tenant with a latency that has had its share, and has had work for longer than a burst, leaves
  * their places to those that have turns by the clock: slice by slice beside it they would not run
  * at the same time on all of their GPUs. Its bound is kept, for it is let go in time. One that
- * works in bursts is not stopped. Where it is on several GPUs itself, and none is without a bound,
- * it takes such a place for its own sake.
+ * works in bursts is not stopped. Where it is on several GPUs itself it takes such a place for its
+ * own sake.
  */
 static void look_who_joins(struct rtxg_slice *s)
 {
 	bool clock = false;
 	uint32_t i;
 
-	s->clock_for_bounds = slice_clock_for_bounds(s);
 	for (i = 0; i < s->tenant_high; i++)
 		clock = clock || (competes(s, i) && slice_by_the_clock(s, i));
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
-		tenant->joins =
-			tenant->exempt && tenant->spare && tenant->level &&
-			(for_itself(s, i) || (clock && tenant->busy &&
-					      slice_excess(s->now, tenant->busy) >= JOINS_AFTER));
+		tenant->joins = tenant->exempt && tenant->spare && tenant->level &&
+				(slice_by_the_clock(s, i) ||
+				 (clock && tenant->busy &&
+				  slice_excess(s->now, tenant->busy) >= JOINS_AFTER));
 	}
 }
 
@@ -253,12 +246,44 @@ static void wake_for_turn(struct rtxg_slice *s, uint32_t competing)
 		wake_in(s, s->params.tick_ns / 2);
 }
 
+/*
+ * Since when work of it may have waited: since it had none, or since it was on the engine, as far
+ * as the log has been read.
+ */
+static uint64_t waits_since(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	bool on = s->holder != NONE && s->contexts[s->holder].tenant == id;
+	uint64_t seen = on ? s->read : tenant->seen;
+
+	return tenant->busy && tenant->busy > seen ? tenant->busy : seen;
+}
+
+/*
+ * Does it stand still in the turns of those, too, that have none by the clock? So it does on all of
+ * its GPUs at the same time. Where its bound leaves less than all turns of others take, and another
+ * one has turns by the clock, that is for those.
+ */
+static bool stands_aside(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	if (!slice_by_the_clock(s, id))
+		return false;
+	if (s->tenants[id].spare >= slice_clock_away(s, id))
+		return true;
+	for (i = 0; i < s->tenant_high; i++)
+		if (i != id && slice_by_the_clock(s, i) && competes(s, i))
+			return false;
+	return true;
+}
+
 /* One that has stood still for as long as its bound lets it does not do so again in that place. */
 static bool in_anothers_place(const struct rtxg_slice *s, uint32_t id)
 {
-	if (!s->tenants[id].joined || s->owner == NONE)
+	if (!s->tenants[id].joined || s->owner == NONE || s->owner == id)
 		return false;
-	return for_itself(s, id) ? s->owner != id : slice_by_the_clock(s, s->owner);
+	return stands_aside(s, id) || slice_by_the_clock(s, s->owner);
 }
 
 /* May this tenant that wants the engine run now although it is another one's turn? */
@@ -270,9 +295,10 @@ static bool beside_the_turn(struct rtxg_slice *s, uint32_t id)
 		return true;
 	if (slice_stays(s, id))
 		return true;
+	/* It waits first for the engine, and is stopped then, where it has waited for too long. */
 	if (tenant->joins)
-		return (!slice_by_the_clock(s, s->owner) && !for_itself(s, id)) ||
-		       (tenant->joined && s->now >= tenant->joined + tenant->spare);
+		return (!slice_by_the_clock(s, s->owner) && !stands_aside(s, id)) ||
+		       s->now >= slice_or(tenant->joined, waits_since(s, id)) + tenant->spare;
 	if (id == s->leaving)
 		return true;
 	/* Alone it would wait for what it has on other GPUs. */
@@ -475,7 +501,7 @@ void slice_plan_batch(struct rtxg_slice *s)
 		if (!tenant->held && !in_anothers_place(s, i))
 			tenant->joined = 0;
 		else if (!tenant->joined)
-			tenant->joined = s->now;
+			tenant->joined = waits_since(s, i);
 		if (tenant->held && tenant->joins)
 			slice_wake_unread(s, tenant->joined + tenant->spare > s->now
 						     ? tenant->joined + tenant->spare

@@ -8,26 +8,12 @@
  */
 #include "internal.h"
 
+/* With a shorter bound none may be stopped for SLICE_SPARE_MIN, whoever else there is. */
+#define BOUND_MIN (12 * MS)
+
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 {
 	return s->tenants[id].coupled && !s->tenants[id].params.quantum_ns;
-}
-
-/*
- * May the frames be as short as bounds want them, and does who has a bound take its place in them
- * for its own sake? Not where one has turns by the clock without a bound: short turns beside many
- * contexts would cost it its work. All GPUs that have these tenants are told the same of them, so
- * they answer alike, whatever else there is on each.
- */
-bool slice_clock_for_bounds(const struct rtxg_slice *s)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->tenant_high; i++)
-		if (s->tenants[i].used && !slice_critical(&s->tenants[i]) &&
-		    slice_by_the_clock(s, i) && !s->tenants[i].params.latency_ns)
-			return false;
-	return true;
 }
 
 /* A tenant with a bound may be kept off for half of that in each frame. */
@@ -36,17 +22,22 @@ static uint64_t frame_of(const struct rtxg_slice *s)
 	uint64_t frame = SLICE_FRAME;
 	uint32_t i;
 
-	for (i = 0; i < s->tenant_high && s->clock_for_bounds; i++) {
+	for (i = 0; i < s->tenant_high; i++) {
 		const struct rtxg_slice_tenant *params = &s->tenants[i].params;
 
 		if (!s->tenants[i].used || slice_critical(&s->tenants[i]) ||
-		    !slice_by_the_clock(s, i) || params->latency_ns < SLICE_SPARE_MIN)
+		    !slice_by_the_clock(s, i) || params->latency_ns < BOUND_MIN)
 			continue;
 		while (frame > SLICE_FRAME / 4 &&
 		       slice_scaled(frame, PPM - params->min_ppm) > params->latency_ns / 2)
 			frame /= 2;
 	}
 	return frame;
+}
+
+uint64_t slice_clock_away(const struct rtxg_slice *s, uint32_t id)
+{
+	return slice_scaled(frame_of(s), PPM - s->tenants[id].share_ppm);
 }
 
 /*
@@ -67,26 +58,99 @@ static uint64_t due(const struct rtxg_slice *s, uint32_t id, uint64_t frame)
 }
 
 /*
- * Their places follow each other from the begin of the frame, so that one tenant's is the same on
- * all GPUs where the shares are. They leave the others what these are due.
+ * Who has a place that is the same on all GPUs, whether it competes here or not: all GPUs that have
+ * these tenants are told the same of them.
+ */
+static bool has_place(const struct rtxg_slice *s, uint32_t id)
+{
+	return s->tenants[id].used && !slice_critical(&s->tenants[id]) && slice_by_the_clock(s, id);
+}
+
+/* Has it its share slice by slice in the turns of others, which are so much longer? */
+static bool works_in_turns(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	return tenant->exempt && tenant->wants && tenant->level && !tenant->joins;
+}
+
+/* A tenant's turn, as times of the frame. */
+struct place {
+	uint32_t id;
+	uint64_t begin, end;
+};
+
+/* Is it time for that place? *until: not beyond its begin, or when it ends. */
+static bool is_in(const struct place *place, uint64_t phase, uint64_t *until)
+{
+	if (place->id == NONE || phase >= place->end)
+		return false;
+	if (phase >= place->begin)
+		*until = place->end;
+	else if (place->begin < *until)
+		*until = place->begin;
+	return phase >= place->begin;
+}
+
+/*
+ * What is reserved for a tenant is at the same place of the frame on all GPUs, whoever else there
+ * is on each. The first tenant's begins with the frame, and the last one's ends with it. Between
+ * them all is left that is not reserved, in equal parts. What a tenant is due beyond its
+ * reservation is next to that: before it for the last one, else after it. The rest is the others'.
  */
 uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_competes_fn competes,
 			  uint64_t *until)
 {
-	uint64_t frame = frame_of(s), phase = at % frame, all = 0, end = 0;
-	uint32_t i, any = NONE, turn = NONE;
+	uint64_t frame = frame_of(s), phase = at % frame, all = 0, reserved = 0, begin = 0, most;
+	uint64_t turns = frame;
+	struct place last = { .id = NONE };
+	uint32_t i, n = 0, k = 0, turn = NONE;
 
-	for (i = 0; i < s->tenant_high; i++)
+	*until = NEVER;
+	for (i = 0; i < s->tenant_high; i++) {
 		all += competes(s, i) ? due(s, i, frame) : 0;
-	all = all > frame ? all : frame;
-	for (i = 0; i < s->tenant_high && turn == NONE; i++) {
-		if (!slice_by_the_clock(s, i) || !competes(s, i))
+		if (works_in_turns(s, i))
+			turns = slice_excess(turns, slice_scaled(frame, s->tenants[i].share_ppm));
+		if (!has_place(s, i))
 			continue;
-		any = i;
-		end += due(s, i, frame) * frame / all;
-		if (phase < end)
-			turn = i;
+		n++;
+		reserved += slice_scaled(frame, s->tenants[i].params.min_ppm);
 	}
-	*until = any == NONE ? NEVER : at - phase + (end > phase && end < frame ? end : frame);
+	all = all > turns ? all : turns;
+	most = reserved > frame ? reserved : frame;
+	for (i = 0; i < s->tenant_high && turn == NONE; i++) {
+		struct place place = { .id = i, .begin = begin };
+		uint64_t own;
+
+		if (!has_place(s, i))
+			continue;
+		own = slice_scaled(frame, s->tenants[i].params.min_ppm) * frame / most;
+		k++;
+		if (k == n && n > 1)
+			place.begin = frame - own;
+		begin += own + (n > 1 ? (most - reserved) / (n - 1) : 0);
+		if (!competes(s, i))
+			continue;
+		own = due(s, i, frame) * frame / all;
+		if (*until == NEVER)
+			*until = frame;
+		if (last.id != NONE && last.end > place.begin)
+			last.end = place.begin;
+		if (k == n && n > 1) {
+			place.begin = frame - own;
+			if (last.id != NONE && last.end > place.begin)
+				place.begin = last.end;
+			place.end = frame;
+		} else {
+			place.end = place.begin + own;
+		}
+		if (is_in(&last, phase, until))
+			turn = last.id;
+		last = place;
+	}
+	if (turn == NONE && is_in(&last, phase, until))
+		turn = last.id;
+	if (*until != NEVER)
+		*until += at - phase;
 	return turn;
 }

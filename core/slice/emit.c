@@ -125,12 +125,13 @@ void slice_plan_retries(struct rtxg_slice *s)
 static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *actions,
 			       unsigned int n, unsigned int cap)
 {
-	bool leave = false;
+	bool leave = false, clocked = s->owner != NONE && slice_by_the_clock(s, s->owner);
 	uint32_t i;
 
 	/*
 	 * A context that is left on the engine goes when another one takes it. Where no other can,
-	 * it would stay and be charged for ever: it is taken off at once.
+	 * it would stay and be charged for ever: it is taken off at once. So it is for a turn by
+	 * the clock, which would begin so much later on this GPU alone.
 	 */
 	for (i = 0; i < s->context_high && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
 		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
@@ -148,10 +149,11 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 		context->stopped_at = s->now;
 		s->tenants[context->tenant].stopped++;
 		/* Who waits for the engine now does not wait for the end of a slice. */
-		actions[n++] = (struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
-							   .context = i,
-							   .ns = leave && s->may_leave &&
-								 !s->turns && !slice_arrival(s) };
+		actions[n++] =
+			(struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
+						    .context = i,
+						    .ns = leave && s->may_leave && !clocked &&
+							  !s->turns && !slice_arrival(s) };
 	}
 	return n;
 }

@@ -37,7 +37,7 @@
 #define GAIN_MAX      (PPM * 4)
 
 #define SLICE_FRAME	(50 * MS) /* of turns by the clock: a whole number of them is 1 s */
-#define SLICE_SPARE_MIN (8 * MS)  /* to be stopped for less is not worth its change-overs */
+#define SLICE_SPARE_MIN (5 * MS)  /* to be stopped for less is not worth its change-overs */
 
 #define SLICE_ROUGH 5 /* turns are so many times as long where shares are off by more in any case */
 
@@ -270,17 +270,16 @@ struct rtxg_slice {
 	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
 	bool beside_set;       /* and whether slices are so */
 	uint64_t gain_at;
-	bool plain;	       /* BATCH, and none has a bound, a cap or turns by the clock */
-	uint32_t owner;	       /* tenant whose turn it is in BATCH */
-	uint32_t leaving;      /* tenant whose turn it was, until the owner is there */
-	uint64_t early_at;     /* in this turn one was let go so at that time; 0 = none was */
-	uint32_t early;	       /* tenant that was let go because the owner's work is about to end */
-	uint64_t owner_since;  /* when the turn began */
-	uint64_t arrival_at;   /* up to when it is reckoned that the turn was interrupted */
-	uint64_t owner_work;   /* the owner's work at that time */
-	uint64_t owner_until;  /* the turn ends then, by the clock */
-	bool clock_for_bounds; /* slice_clock_for_bounds(), when it was last decided */
-	uint64_t slices_at;    /* in BATCH, when the lengths of slices are looked at again */
+	bool plain;	      /* BATCH, and none has a bound, a cap or turns by the clock */
+	uint32_t owner;	      /* tenant whose turn it is in BATCH */
+	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
+	uint64_t early_at;    /* in this turn one was let go so at that time; 0 = none was */
+	uint32_t early;	      /* tenant that was let go because the owner's work is about to end */
+	uint64_t owner_since; /* when the turn began */
+	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
+	uint64_t owner_work;  /* the owner's work at that time */
+	uint64_t owner_until; /* the turn ends then, by the clock */
+	uint64_t slices_at;   /* in BATCH, when the lengths of slices are looked at again */
 	uint64_t slice_of_others; /* than tenants with a latency */
 	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;
@@ -487,8 +486,8 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic);
 
 /* clock.c: has it its turns by the clock? Not if it was said how long they shall be. */
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t tenant);
-/* Are there none with such turns but those with a bound? Then these have them for themselves. */
-bool slice_clock_for_bounds(const struct rtxg_slice *s);
+/* For so long others have the frame between two of its places. */
+uint64_t slice_clock_away(const struct rtxg_slice *s, uint32_t tenant);
 /* Does this tenant take turns, and has it work? */
 typedef bool (*slice_competes_fn)(const struct rtxg_slice *s, uint32_t tenant);
 /* Whose turn it is by the clock at that time; NONE: it is the others'. *until: when that ends. */
