@@ -472,7 +472,8 @@ void slice_plan_batch(struct rtxg_slice *s)
 	s->turn = s->yield = NONE;
 	if (arrival) {
 		s->early = NONE;
-		/* The turn goes on afterwards. */
+		/* The turn goes on afterwards. The one before need not be there for it again. */
+		s->leaving = NONE;
 		s->owner_since += slice_excess(s->now, s->arrival_at);
 	} else {
 		look_for_idle_ones(s);

@@ -186,12 +186,27 @@ static void a_short_bound_costs_steps_and_no_share(void **state)
 	(void)state;
 }
 
+/*
+ * All are stopped whenever work of the other one is there. Those whose turn it was must not be let
+ * go each time before the training, whose queues are empty while it waits, has been on the engine.
+ */
+static void a_turn_begins_between_arrivals(void **state)
+{
+	static const struct scene scenes[] = {
+		{ 40, 30, 30, 10 * MS, { 1, 3 }, { 20, 8 } },
+	};
+
+	judge(scenes, sizeof(scenes) / sizeof(scenes[0]));
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_keep_their_steps),
 		cmocka_unit_test(steps_are_kept_beside_a_bound),
 		cmocka_unit_test(a_short_bound_costs_steps_and_no_share),
+		cmocka_unit_test(a_turn_begins_between_arrivals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
