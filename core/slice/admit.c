@@ -248,14 +248,13 @@ uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t id, uint64_t *othe
 /* Those are enabled at once in a change-over: the contexts of the two that have most of them. */
 static uint32_t enabled_beside(const struct rtxg_slice *s, uint32_t id)
 {
-	uint32_t i, k, n, most = 0, second = 0;
+	uint32_t i, n, most = 0, second = 0;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		if (i == id || !s->tenants[i].used || s->tenants[i].params.latency_ns ||
 		    slice_critical(&s->tenants[i]))
 			continue;
-		for (k = n = 0; k < s->context_high; k++)
-			n += s->contexts[k].used && s->contexts[k].tenant == i;
+		n = s->tenants[i].contexts;
 		second = n > most ? most : n > second ? n : second;
 		most = n > most ? n : most;
 	}
