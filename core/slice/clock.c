@@ -8,7 +8,7 @@
  */
 #include "internal.h"
 
-/* With a shorter bound none may be stopped for SLICE_SPARE_MIN, whoever else there is. */
+/* With a shorter bound none may be stopped for SLICE_SPARE_MIN, even beside one context alone. */
 #define BOUND_MIN (12 * MS)
 
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
@@ -93,8 +93,8 @@ static bool is_in(const struct place *place, uint64_t phase, uint64_t *until)
 }
 
 /*
- * What is reserved for a tenant is at the same place of the frame on all GPUs, whoever else there
- * is on each. The first tenant's begins with the frame, and the last one's ends with it. Between
+ * What is reserved for a tenant is at the same place of the frame on all GPUs, also where other
+ * tenants are on some of them. The first tenant's begins with the frame, and the last one's ends with it. Between
  * them all is left that is not reserved, in equal parts. What a tenant is due beyond its
  * reservation is next to that: before it for the last one, else after it. The rest is the others'.
  */
@@ -116,7 +116,8 @@ uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_compete
 		n++;
 		reserved += slice_scaled(frame, s->tenants[i].params.min_ppm);
 	}
-	all = all > turns ? all : turns;
+	/* Before the first plan no share is known. */
+	all = slice_or(all > turns ? all : turns, 1);
 	most = reserved > frame ? reserved : frame;
 	for (i = 0; i < s->tenant_high && turn == NONE; i++) {
 		struct place place = { .id = i, .begin = begin };

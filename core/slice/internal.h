@@ -274,7 +274,7 @@ struct rtxg_slice {
 	uint32_t owner;	      /* tenant whose turn it is in BATCH */
 	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
 	uint64_t early_at;    /* in this turn one was let go so at that time; 0 = none was */
-	uint32_t early;	      /* tenant that was let go because the owner's work is about to end */
+	uint32_t early;	      /* tenant that was let go as the owner's work is about to end */
 	uint64_t owner_since; /* when the turn began */
 	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
 	uint64_t owner_work;  /* the owner's work at that time */
