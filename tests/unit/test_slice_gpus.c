@@ -375,7 +375,7 @@ static void the_clock_is_kept_beside_critical_tasks_and_short_bounds(void **stat
 	};
 	static const uint64_t most[] = { 350 * US, 100 * US, 1 * MS };
 
-	for (uint32_t i = 0; i < 4; i++) {
+	for (uint32_t i = 0; i < 6; i++) {
 		struct model_gpus *all = model_gpus_open(2, ALL, 1);
 		struct model_collective *with = model_gpus_collective(all, 2);
 		uint64_t least = UINT64_MAX, useful = 0;
