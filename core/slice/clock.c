@@ -94,9 +94,10 @@ static bool is_in(const struct place *place, uint64_t phase, uint64_t *until)
 
 /*
  * What is reserved for a tenant is at the same place of the frame on all GPUs, also where other
- * tenants are on some of them. The first tenant's begins with the frame, and the last one's ends with it. Between
- * them all is left that is not reserved, in equal parts. What a tenant is due beyond its
- * reservation is next to that: before it for the last one, else after it. The rest is the others'.
+ * tenants are on some of them. The first tenant's begins with the frame, and the last one's ends
+ * with it. Between them all is left that is not reserved, in equal parts. What a tenant is due
+ * beyond its reservation is next to that: before it for the last one, else after it. The rest is
+ * the others'.
  */
 uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_competes_fn competes,
 			  uint64_t *until)

@@ -270,16 +270,16 @@ struct rtxg_slice {
 	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
 	bool beside_set;       /* and whether slices are so */
 	uint64_t gain_at;
-	bool plain;	      /* BATCH, and none has a bound, a cap or turns by the clock */
-	uint32_t owner;	      /* tenant whose turn it is in BATCH */
-	uint32_t leaving;     /* tenant whose turn it was, until the owner is there */
-	uint64_t early_at;    /* in this turn one was let go so at that time; 0 = none was */
-	uint32_t early;	      /* tenant that was let go as the owner's work is about to end */
-	uint64_t owner_since; /* when the turn began */
-	uint64_t arrival_at;  /* up to when it is reckoned that the turn was interrupted */
-	uint64_t owner_work;  /* the owner's work at that time */
-	uint64_t owner_until; /* the turn ends then, by the clock */
-	uint64_t slices_at;   /* in BATCH, when the lengths of slices are looked at again */
+	bool plain;		  /* BATCH, and none has a bound, a cap or turns by the clock */
+	uint32_t owner;		  /* tenant whose turn it is in BATCH */
+	uint32_t leaving;	  /* tenant whose turn it was, until the owner is there */
+	uint64_t early_at;	  /* in this turn one was let go so at that time; 0 = none was */
+	uint32_t early;		  /* tenant that was let go as the owner's work is about to end */
+	uint64_t owner_since;	  /* when the turn began */
+	uint64_t arrival_at;	  /* up to when it is reckoned that the turn was interrupted */
+	uint64_t owner_work;	  /* the owner's work at that time */
+	uint64_t owner_until;	  /* the turn ends then, by the clock */
+	uint64_t slices_at;	  /* in BATCH, when the lengths of slices are looked at again */
 	uint64_t slice_of_others; /* than tenants with a latency */
 	uint64_t promised;	  /* when promises were judged last */
 	enum rtxg_slice_mode mode;

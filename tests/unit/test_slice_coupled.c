@@ -204,7 +204,7 @@ static void a_turn_begins_between_arrivals(void **state)
 	(void)state;
 }
 
-/* Training with a bound of its own, beside a vGPU on both GPUs that has none: the frame is short. */
+/* Training has a bound of its own, and a vGPU on both GPUs has none: the frame is short. */
 static void a_bound_of_the_training_leaves_it_its_steps(void **state)
 {
 	static const struct scene scenes[] = {
