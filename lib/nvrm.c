@@ -14,9 +14,9 @@
 #include "mutex.h"
 #include "nvrm.h"
 #include "nvrm_clients.h"
-#include "nvrm_file.h"
 #include "nvrm_gpu.h"
 #include "nvrm_timeline.h"
+#include "own_file.h"
 #include "process.h"
 #include "rtxg_nvrm.h"
 #include "sys.h"
@@ -30,8 +30,6 @@ static struct rtx_nvrm *all;
 /* Closed ones, for those that are opened next: a handle that is used too late finds it closed. */
 static struct rtx_nvrm *spare;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* Of the process's word: has it nothing of its parent's in the lists? */
-enum { LISTS_NEW, LISTS_TAKEN, LISTS_OWN };
 static uint64_t opened; /* timelines, so far */
 static int atfork_error;
 
@@ -53,7 +51,7 @@ static void let_go_of_parent(void)
 
 			if (!t->nvrm)
 				continue;
-			if (nvrm_file_is_ours(t->channel.event))
+			if (own_file_is_ours(t->channel.event))
 				sys->close(sys->ctx, t->channel.event);
 			/*
 			 * A handler of signals may have forked: the child is in that call, too.
@@ -69,24 +67,10 @@ static void let_go_of_parent(void)
 	rtx_lib_cuda_fork_child();
 }
 
-/*
- * A child that _Fork() or clone() made has been told nothing, and has its parent's lists. Others
- * wait for the first thread that finds that.
- */
+/* A child that _Fork() or clone() made has been told nothing, and has its parent's lists. */
 static void forget_parent(void)
 {
-	uint32_t *word = rtx_lib_process_word(), state = LISTS_NEW;
-
-	if (!word)
-		return;
-	if (__atomic_compare_exchange_n(word, &state, LISTS_TAKEN, false, __ATOMIC_SEQ_CST,
-					__ATOMIC_SEQ_CST)) {
-		let_go_of_parent();
-		store(word, LISTS_OWN);
-		rtx_lib_futex_wake(word, false);
-	}
-	while (load(word) != LISTS_OWN)
-		rtx_lib_futex_wait(word, LISTS_TAKEN, NEVER, false);
+	rtx_lib_process_forget(PROCESS_TIMELINES, let_go_of_parent);
 }
 
 /* No GPU, event or memory is opened or closed meanwhile. */
@@ -106,11 +90,7 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
-	uint32_t *word = rtx_lib_process_word();
-
-	let_go_of_parent();
-	if (word)
-		store(word, LISTS_OWN);
+	rtx_lib_process_forget_now(PROCESS_TIMELINES, let_go_of_parent);
 }
 
 static void watch_forks(void)

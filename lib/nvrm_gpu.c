@@ -20,8 +20,8 @@
 #include "mutex.h"
 #include "nvrm_abi.h"
 #include "nvrm_choose.h"
-#include "nvrm_file.h"
 #include "nvrm_gpu.h"
+#include "own_file.h"
 
 const struct nv_sys *rtx_lib_nvrm_sys = &nv_sys_linux;
 
@@ -275,7 +275,7 @@ static int open_event(struct nvrm_gpu *gpu, int *fd, uint32_t *handle)
 	*fd = gpu->sys->open(gpu->sys->ctx, path);
 	if (*fd < 0)
 		return *fd;
-	nvrm_file_mark(*fd);
+	own_file_mark(*fd);
 	e.fd = (uint32_t)*fd;
 	a.fd = (uint64_t)*fd;
 	err = ask(gpu, *fd, RM_IOC(NV_ESC_ALLOC_OS_EVENT, struct nvrm_os_event), &e, &e.status,
@@ -563,7 +563,7 @@ static int open_objects(struct nvrm_gpu *gpu, const struct nv_card_info *card, c
 	gpu->device_fd = gpu->sys->open(gpu->sys->ctx, path);
 	if (gpu->device_fd < 0)
 		return gpu->device_fd;
-	nvrm_file_mark(gpu->device_fd);
+	own_file_mark(gpu->device_fd);
 	err = gpu->sys->ioctl(gpu->sys->ctx, gpu->device_fd,
 			      RM_IOC(NV_ESC_REGISTER_FD, struct nv_register_fd), &reg);
 	*step = "asking for its number";
@@ -626,7 +626,7 @@ static int map_pages(struct nvrm_memory *m)
 	if (m->words_fd < 0 || ftruncate(m->words_fd, PAGE_BYTES) ||
 	    fcntl(m->words_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;
-	nvrm_file_mark(m->words_fd);
+	own_file_mark(m->words_fd);
 	if (mmap(pages, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->words_fd,
 		 0) == MAP_FAILED)
 		return -ENOMEM;
@@ -695,9 +695,9 @@ void rtx_lib_nvrm_memory_abandon(struct nvrm_memory *memory, bool used)
 	if (used && memory->pages)
 		mmap(memory->pages, ALL_BYTES, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-	if (nvrm_file_is_ours(memory->host_event))
+	if (own_file_is_ours(memory->host_event))
 		rtx_lib_nvrm_sys->close(rtx_lib_nvrm_sys->ctx, memory->host_event);
-	if (nvrm_file_is_ours(memory->words_fd))
+	if (own_file_is_ours(memory->words_fd))
 		close(memory->words_fd);
 	memory->host_event = memory->words_fd = -1;
 	memory->pages = NULL; /* they are not in this process */
@@ -720,9 +720,9 @@ void rtx_lib_nvrm_close(struct nvrm_gpu *gpu, struct nvrm_memory *memory)
 
 void rtx_lib_nvrm_abandon(struct nvrm_gpu *gpu)
 {
-	if (nvrm_file_is_ours(gpu->device_fd))
+	if (own_file_is_ours(gpu->device_fd))
 		gpu->sys->close(gpu->sys->ctx, gpu->device_fd);
-	if (nvrm_file_is_ours(gpu->rm.ctl))
+	if (own_file_is_ours(gpu->rm.ctl))
 		gpu->sys->close(gpu->sys->ctx, gpu->rm.ctl);
 	gpu->device_fd = gpu->rm.ctl = -1;
 	gpu->doorbell_page = NULL; /* it is not in this process */
@@ -747,7 +747,7 @@ int rtx_lib_nvrm_open(struct nvrm_gpu *gpu, const char *device, struct nvrm_memo
 		gpu->rm.ctl = -1;
 		return refused(gpu, err, step);
 	}
-	nvrm_file_mark(gpu->rm.ctl);
+	own_file_mark(gpu->rm.ctl);
 	err = find(gpu, device ? device : "0", &card);
 	if (err) {
 		rtx_lib_nvrm_close(gpu, memory);

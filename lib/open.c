@@ -189,6 +189,8 @@ int rtx_gpu_close(rtx_gpu_t h)
 	rtx_lib_forget_error();
 	ret = rtx_lib_check_handle(h, 0);
 	if (ret == -ECHILD) {
+		/* Before, it stands in the list of a child that was told nothing. */
+		rtx_lib_process_forget_handles();
 		free(h);
 		return ret;
 	}

@@ -24,8 +24,65 @@ static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rtx_gpu *handles;
 static bool atfork_done;
 
+/* Of a word for each part, behind the first: has the process nothing of its parent's? */
+enum { PART_NEW, PART_TAKEN, PART_OWN };
+
+static uint32_t *word_of(unsigned int part)
+{
+	uint32_t *word = load(&generation_word);
+
+	return word ? word + 1 + part : NULL;
+}
+
+void rtx_lib_process_forget(unsigned int part, void (*let_go)(void))
+{
+	uint32_t *word = word_of(part), state = PART_NEW;
+
+	if (!word)
+		return;
+	if (__atomic_compare_exchange_n(word, &state, PART_TAKEN, false, __ATOMIC_SEQ_CST,
+					__ATOMIC_SEQ_CST)) {
+		let_go();
+		store(word, PART_OWN);
+		rtx_lib_futex_wake(word, false);
+	}
+	while (load(word) != PART_OWN)
+		rtx_lib_futex_wait(word, PART_TAKEN, NEVER, false);
+}
+
+void rtx_lib_process_forget_now(unsigned int part, void (*let_go)(void))
+{
+	uint32_t *word = word_of(part);
+
+	let_go();
+	if (word)
+		store(word, PART_OWN);
+}
+
+/*
+ * The child must not keep the parent's connections open: lets go of descriptors and pages; the
+ * handles stay as husks that answer -ECHILD.
+ */
+static void let_go_of_parent(void)
+{
+	/* Of a thread that is cancelled, fork() makes a child that is to be cancelled, too. */
+	not_cancelled();
+
+	for (struct rtx_gpu *h = handles; h; h = h->next)
+		h->transport->abandon(h);
+	handles = NULL;
+	pthread_mutex_init(&handles_lock, NULL);
+}
+
+void rtx_lib_process_forget_handles(void)
+{
+	rtx_lib_process_forget(PROCESS_HANDLES, let_go_of_parent);
+}
+
 static void fork_prepare(void)
 {
+	/* The lock of a child that was told nothing may be held by a thread of its parent. */
+	rtx_lib_process_forget_handles();
 	pthread_mutex_lock(&handles_lock);
 }
 
@@ -36,25 +93,18 @@ static void fork_parent(void)
 
 static void fork_child(void)
 {
-	not_cancelled();
-	/*
-	 * The child must not keep the parent's connections open: lets go of descriptors and pages;
-	 * the handles stay as husks that answer -ECHILD.
-	 */
-	for (struct rtx_gpu *h = handles; h; h = h->next)
-		h->transport->abandon(h);
-	handles = NULL;
-	pthread_mutex_init(&handles_lock, NULL);
+	rtx_lib_process_forget_now(PROCESS_HANDLES, let_go_of_parent);
 }
 
 int rtx_lib_process_init(void)
 {
 	int ret = 0;
 
+	rtx_lib_process_forget_handles();
 	pthread_mutex_lock(&handles_lock);
 	if (!generation_word) {
-		void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
-				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		uint32_t *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (page == MAP_FAILED) {
 			ret = rtx_lib_failed(-errno, "there is no memory for librtxg");
@@ -67,6 +117,7 @@ int rtx_lib_process_init(void)
 			munmap(page, (size_t)sysconf(_SC_PAGESIZE));
 			goto out;
 		}
+		page[1 + PROCESS_HANDLES] = PART_OWN;
 		store(&generation_word, page);
 	}
 	if (!*generation_word)
@@ -88,13 +139,6 @@ uint32_t rtx_lib_process_generation(void)
 	const uint32_t *word = load(&generation_word);
 
 	return word ? load_relaxed(word) : 0;
-}
-
-uint32_t *rtx_lib_process_word(void)
-{
-	uint32_t *word = load(&generation_word);
-
-	return word ? word + 1 : NULL;
 }
 
 void rtx_lib_handle_register(struct rtx_gpu *h)

@@ -15,8 +15,17 @@ int rtx_lib_process_init(void);
  * it.
  */
 uint32_t rtx_lib_process_generation(void);
-/* A word that is 0 in each new process, however it was made; NULL: there is no handle as yet. */
-uint32_t *rtx_lib_process_word(void);
+/* What a process has of its parent, until its first call. */
+enum { PROCESS_HANDLES, PROCESS_TIMELINES, PROCESS_PARTS };
+/*
+ * Calls let_go once in each new process, however that was made: others wait for the first thread.
+ * Nothing happens before the first rtx_lib_process_init().
+ */
+void rtx_lib_process_forget(unsigned int part, void (*let_go)(void));
+/* The same in a child of fork(), which has one thread. */
+void rtx_lib_process_forget_now(unsigned int part, void (*let_go)(void));
+/* Lets go of the parent's handles, in a child that _Fork() or clone() made and told nothing. */
+void rtx_lib_process_forget_handles(void);
 void rtx_lib_handle_register(struct rtx_gpu *h);
 void rtx_lib_handle_unregister(struct rtx_gpu *h);
 /* 0, or the error for which a call on this handle and this engine cannot be made. */

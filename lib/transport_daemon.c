@@ -18,6 +18,7 @@
 #include "locate.h"
 #include "message.h"
 #include "nvrm.h"
+#include "own_file.h"
 
 /* One that takes longer is tried again, by a thread that has its work to do meanwhile. */
 #define REOPEN_PATIENCE_NS (1 * NS_PER_S)
@@ -121,6 +122,13 @@ static void keep_names(struct rtx_gpu *h, json_t *reply)
 		      (uint64_t)json_integer_value(json_object_get(reply, "generation")));
 }
 
+static void mark_files(const struct rtx_gpu *h)
+{
+	own_file_mark(h->socket);
+	own_file_mark(h->doorbell);
+	own_file_mark(h->page_fd);
+}
+
 static int open_once(struct rtx_gpu *h)
 {
 	json_t *request, *reply = NULL;
@@ -175,6 +183,7 @@ static int open_once(struct rtx_gpu *h)
 		h->page = NULL;
 		goto fail_fds;
 	}
+	mark_files(h);
 	keep_names(h, reply);
 	json_decref(reply);
 	return 0;
@@ -224,18 +233,23 @@ static int daemon_reopen(struct rtx_gpu *h)
 				     h->path);
 	rtx_lib_close_fds(fds);
 	close(socket);
-	if (!ret)
+	if (!ret) {
+		mark_files(h);
 		keep_names(h, reply);
+	}
 	json_decref(reply);
 	return ret;
 }
 
 static void daemon_abandon(struct rtx_gpu *h)
 {
-	close(h->socket);
-	close(h->doorbell);
-	close(h->page_fd);
-	h->socket = h->doorbell = h->page_fd = -1;
+	int *fds[] = { &h->socket, &h->doorbell, &h->page_fd };
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		if (own_file_is_ours(*fds[i]))
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
 	/* The page itself is not there in a child (MADV_DONTFORK). */
 }
 

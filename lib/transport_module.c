@@ -19,6 +19,7 @@
 #include "handle.h"
 #include "locate.h"
 #include "message.h"
+#include "own_file.h"
 #include "rtxg/cpu.h"
 #include "rtxg/host.h"
 #include "rtxg/task.h"
@@ -243,7 +244,8 @@ fail:
 static void module_abandon(struct rtx_gpu *h)
 {
 	/* the parent keeps its own; the page is not there in a child */
-	close(h->socket);
+	if (own_file_is_ours(h->socket))
+		close(h->socket);
 	h->socket = -1;
 }
 

@@ -28,7 +28,7 @@ static void none_close(struct rtx_gpu *h)
 
 static void none_abandon(struct rtx_gpu *h)
 {
-	munmap(h->page, RTXG_PAGE_SIZE);
+	/* The page itself is not there in a child (MADV_DONTFORK). */
 }
 
 static void none_ring(struct rtx_gpu *h)

@@ -7,6 +7,7 @@
  * answers. No test depends on the speed of the machine.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -878,6 +879,57 @@ static void forked_child(void **state)
 	assert_int_equal(rtx_gpu_sync(gpu, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_launch(gpu, RTX_COMPUTE), 0);
 	assert_int_equal(rtx_gpu_close(gpu), 0);
+}
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* _Fork() calls no handler: the child has its parent's list of handles. */
+static void child_of_bare_fork(void **state)
+{
+	enum { NUMBERS = 256 };
+	bool librarys[NUMBERS];
+	rtx_gpu_t first, second;
+	pid_t pid;
+
+#ifdef __SANITIZE_THREAD__
+	print_message("ThreadSanitizer's own locks stay held in a child of _Fork()\n");
+	skip();
+#endif
+	for (int fd = 0; fd < NUMBERS; fd++)
+		librarys[fd] = !is_open(fd);
+	first = open_one();
+	second = open_one();
+	assert_int_equal(rtx_gpu_launch(first, RTX_COMPUTE), 0);
+	pid = _Fork();
+	if (!pid) {
+		int reused = -1;
+		rtx_gpu_t own;
+
+		/* What the program itself opens under a number of librtxg's stays open. */
+		for (int fd = 0; fd < NUMBERS && reused < 0; fd++)
+			if (librarys[fd] && is_open(fd))
+				reused = dup2(STDERR_FILENO, fd);
+		CHILD_CHECK(1, reused >= 0);
+		CHILD_CHECK(2, rtx_gpu_close(second) == -ECHILD);
+		for (int fd = 0; fd < NUMBERS; fd++)
+			CHILD_CHECK(3, !librarys[fd] || is_open(fd) == (fd == reused));
+		own = open_in(NULL, 0);
+		CHILD_CHECK(4, own);
+		/* The parent's launch is still in flight. */
+		CHILD_CHECK(5, rtx_gpu_launch_until(own, RTX_COMPUTE, rtxg_now_ns()) == -ETIMEDOUT);
+		CHILD_CHECK(6, rtx_gpu_close(first) == -ECHILD);
+		CHILD_CHECK(7, !rtx_gpu_launch(own, RTX_COPY_IN));
+		CHILD_CHECK(8, !rtx_gpu_close(own));
+		_exit(0);
+	}
+	reap(pid);
+	assert_int_equal(rtx_gpu_sync(first, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_launch(second, RTX_COMPUTE), 0);
+	assert_int_equal(rtx_gpu_close(second), 0);
+	assert_int_equal(rtx_gpu_close(first), 0);
 }
 
 /* A child that lives on does not keep its dead parent's permit. */
@@ -2106,6 +2158,7 @@ int main(void)
 		cmocka_unit_test_setup(death_while_waiting, setup),
 		cmocka_unit_test_setup(close_with_outstanding, setup),
 		cmocka_unit_test_setup(forked_child, setup),
+		cmocka_unit_test_setup(child_of_bare_fork, setup),
 		cmocka_unit_test_setup(parent_dies_child_lives, setup),
 		cmocka_unit_test_setup(thousand_tasks, setup),
 		cmocka_unit_test_setup(shares_40_60, setup),
