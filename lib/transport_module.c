@@ -194,6 +194,7 @@ static int module_open(struct rtx_gpu *h, struct cpu_request *cpu)
 	if (h->socket < 0)
 		return rtx_lib_failed(-errno, "%s cannot be opened: %s", RTXG_MODULE_DEVICE,
 				      rtx_lib_error_name(errno));
+	own_file_mark(h->socket);
 	strcpy(gpu, h->device);
 	strcpy(vgpu, h->vgpu);
 	/*
