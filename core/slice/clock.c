@@ -16,7 +16,11 @@ bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 	return s->tenants[id].coupled && !s->tenants[id].params.quantum_ns;
 }
 
-/* A tenant with a bound may be kept off for half of that in each frame. */
+/*
+ * A tenant with a bound may be kept off for two fifths of that in each frame: its change-overs need
+ * the rest. The longest frame that allows it has the fewest of them. What is reserved tells, for
+ * that is the same on all GPUs: so is the frame.
+ */
 static uint64_t frame_of(const struct rtxg_slice *s)
 {
 	uint64_t frame = SLICE_FRAME;
@@ -24,15 +28,17 @@ static uint64_t frame_of(const struct rtxg_slice *s)
 
 	for (i = 0; i < s->tenant_high; i++) {
 		const struct rtxg_slice_tenant *params = &s->tenants[i].params;
+		uint64_t away = params->latency_ns / 5 * 2, longest;
 
 		if (!s->tenants[i].used || slice_critical(&s->tenants[i]) ||
-		    !slice_by_the_clock(s, i) || params->latency_ns < BOUND_MIN)
+		    !slice_by_the_clock(s, i) || params->latency_ns < BOUND_MIN ||
+		    params->min_ppm >= PPM || away >= frame)
 			continue;
-		while (frame > SLICE_FRAME / 4 &&
-		       slice_scaled(frame, PPM - params->min_ppm) > params->latency_ns / 2)
-			frame /= 2;
+		longest = away * PPM / (PPM - params->min_ppm);
+		if (longest < frame)
+			frame = longest;
 	}
-	return frame;
+	return frame < SLICE_FRAME / 4 ? SLICE_FRAME / 4 : frame;
 }
 
 uint64_t slice_clock_away(const struct rtxg_slice *s, uint32_t id)

@@ -36,7 +36,7 @@
 #define GAIN_MIN      (PPM / 4)
 #define GAIN_MAX      (PPM * 4)
 
-#define SLICE_FRAME	(50 * MS) /* of turns by the clock: a whole number of them is 1 s */
+#define SLICE_FRAME	(50 * MS) /* of turns by the clock, at most */
 #define SLICE_SPARE_MIN (5 * MS)  /* to be stopped for less is not worth its change-overs */
 
 #define SLICE_ROUGH 5 /* turns are so many times as long where shares are off by more in any case */
