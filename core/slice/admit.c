@@ -213,17 +213,55 @@ uint64_t slice_look_for(const struct rtxg_slice *s, uint32_t id)
 	return look_for(s, &b, s->tenants[id].params.latency_ns);
 }
 
+/* Those are enabled at once in a change-over: the contexts of the two that have most of them. */
+static uint32_t enabled_beside(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i, n, most = 0, second = 0;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		if (i == id || !s->tenants[i].used || s->tenants[i].params.latency_ns ||
+		    slice_critical(&s->tenants[i]))
+			continue;
+		n = s->tenants[i].contexts;
+		second = n > most ? most : n > second ? n : second;
+		most = n > most ? n : most;
+	}
+	return most + second ? most + second : 1;
+}
+
+uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id, uint64_t for_others)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+	struct beside b = look_beside(s, id, id, &tenant->params);
+	uint64_t used, spare;
+
+	if (tenant->mechanism != RTXG_SLICE_BY_SLICES || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
+		return 0;
+	/* What has its slice first, and what the host may be doing when the time is over. */
+	used = rounds(s, enabled_beside(s, id), driver_slice(s)) + s->params.stop_ns +
+	       (b.all - 1) * s->params.stop_more_ns + s->params.resume_ns + SET_COSTS + LATE;
+	/* Its work may have waited for that long before it was seen. */
+	used += s->params.tick_ns + slice_excess(tenant->params.latency_ns, for_others);
+	spare = slice_excess(for_others, used);
+	return spare < SLICE_SPARE_MIN ? 0 : spare;
+}
+
 uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t id, uint64_t *others)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 	struct beside b = look_beside(s, id, id, &tenant->params);
-	uint64_t latency = tenant->params.latency_ns, used, slice, least;
+	uint64_t latency = tenant->params.latency_ns, used, slice, least, most;
 
 	switch (tenant->mechanism) {
 	case RTXG_SLICE_BY_SLICES:
 		least = s->params.slice_min_ns;
 		slice = slice_in(s, b.all + b.latency,
 				 slice_excess(latency, rounds(s, b.loads, driver_slice(s))));
+		/* Shorter slices of others with a latency leave time to stand still. */
+		most = slice_excess(latency, rounds(s, b.latency + b.loads, driver_slice(s)));
+		if (slice_by_the_clock(s, id) && slice > driver_slice(s) &&
+		    slice_spare(s, id, most))
+			slice = driver_slice(s);
 		break;
 	case RTXG_SLICE_BY_ARRIVAL:
 		least = least_slice(s);
@@ -243,39 +281,6 @@ uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t id, uint64_t *othe
 	*others = slice_excess(latency,
 			       rounds(s, b.latency, slice) + rounds(s, b.loads, driver_slice(s)));
 	return slice;
-}
-
-/* Those are enabled at once in a change-over: the contexts of the two that have most of them. */
-static uint32_t enabled_beside(const struct rtxg_slice *s, uint32_t id)
-{
-	uint32_t i, n, most = 0, second = 0;
-
-	for (i = 0; i < s->tenant_high; i++) {
-		if (i == id || !s->tenants[i].used || s->tenants[i].params.latency_ns ||
-		    slice_critical(&s->tenants[i]))
-			continue;
-		n = s->tenants[i].contexts;
-		second = n > most ? most : n > second ? n : second;
-		most = n > most ? n : most;
-	}
-	return most + second ? most + second : 1;
-}
-
-uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id)
-{
-	const struct slice_tenant *tenant = &s->tenants[id];
-	struct beside b = look_beside(s, id, id, &tenant->params);
-	uint64_t used, spare;
-
-	if (tenant->mechanism != RTXG_SLICE_BY_SLICES || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
-		return 0;
-	/* What has its slice first, and what the host may be doing when the time is over. */
-	used = rounds(s, enabled_beside(s, id), driver_slice(s)) + s->params.stop_ns +
-	       (b.all - 1) * s->params.stop_more_ns + s->params.resume_ns + SET_COSTS + LATE;
-	/* Its work may have waited for that long before it was seen. */
-	used += s->params.tick_ns + slice_excess(tenant->params.latency_ns, tenant->for_others);
-	spare = slice_excess(tenant->for_others, used);
-	return spare < SLICE_SPARE_MIN ? 0 : spare;
 }
 
 uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns)

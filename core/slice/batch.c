@@ -161,6 +161,24 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 	}
 }
 
+/* Has it had work for longer than a burst? */
+static bool is_steady(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	return tenant->busy && slice_excess(s->now, tenant->busy) >= JOINS_AFTER;
+}
+
+/*
+ * One on several GPUs that always has work has its share from the clock, also while it is behind:
+ * another one like it is not stopped for it, and slice by slice beside that one it would get half
+ * of its work done, and fall behind further.
+ */
+bool slice_keeps_place(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	return tenant->exempt && tenant->spare && slice_by_the_clock(s, id) && is_steady(s, tenant);
+}
+
 /*
  * A tenant with a latency that has had its share, and has had work for longer than a burst, leaves
  * their places to those that have turns by the clock: slice by slice beside it they would not run
@@ -178,10 +196,9 @@ static void look_who_joins(struct rtxg_slice *s)
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
-		tenant->joins = tenant->exempt && tenant->spare && tenant->level &&
-				(slice_by_the_clock(s, i) ||
-				 (clock && tenant->busy &&
-				  slice_excess(s->now, tenant->busy) >= JOINS_AFTER));
+		tenant->joins = slice_keeps_place(s, i) ||
+				(tenant->exempt && tenant->spare && tenant->level &&
+				 (slice_by_the_clock(s, i) || (clock && is_steady(s, tenant))));
 	}
 }
 

@@ -410,9 +410,10 @@ enum rtxg_slice_mechanism slice_mechanism(const struct rtxg_slice *s, uint32_t t
 uint64_t slice_for_bound(const struct rtxg_slice *s, uint32_t tenant, uint64_t *others);
 
 /*
- * So long the tenant may be stopped for another's turn and keep its bound, 0 if that is too short.
+ * So long the tenant may be stopped for another's turn and keep its bound, where that leaves so
+ * much for the slices of those without one; 0 if that is too short.
  */
-uint64_t slice_spare(const struct rtxg_slice *s, uint32_t tenant);
+uint64_t slice_spare(const struct rtxg_slice *s, uint32_t tenant, uint64_t for_others);
 
 /* The slice with which so many contexts take that time together. */
 uint64_t slice_within(const struct rtxg_slice *s, uint32_t contexts, uint64_t ns);
@@ -534,5 +535,7 @@ uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tena
 void slice_plan_batch(struct rtxg_slice *s);
 void slice_plan_spread(struct rtxg_slice *s);
 void slice_plan_turns(struct rtxg_slice *s);
+/* batch.c: has a tenant with a bound its share from the clock, so that none is stopped for it? */
+bool slice_keeps_place(const struct rtxg_slice *s, uint32_t tenant);
 
 #endif

@@ -380,7 +380,8 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 
 	*replan = true;
 	s->changed = s->changed || (event->type <= RTXG_SLICE_EV_MOVE) ||
-		     event->type == RTXG_SLICE_EV_FAILED || event->type == RTXG_SLICE_EV_GOVERN;
+		     event->type == RTXG_SLICE_EV_FAILED || event->type == RTXG_SLICE_EV_GOVERN ||
+		     event->type == RTXG_SLICE_EV_COUPLE;
 	switch (event->type) {
 	case RTXG_SLICE_EV_TENANT_SET:
 		tenant = &s->tenants[event->tenant];

@@ -130,7 +130,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 			tenant->mechanism = slice_mechanism(s, i);
 			tenant->look = slice_look_for(s, i);
 			tenant->for_bound = slice_for_bound(s, i, &tenant->for_others);
-			tenant->spare = slice_spare(s, i);
+			tenant->spare = slice_spare(s, i, tenant->for_others);
 		}
 		slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 		reckon_level(s, tenant);
@@ -144,7 +144,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 		if (!tenant->exempt || !tenant->wants)
 			continue;
 		if (slices)
-			tenant->urgent = !tenant->level;
+			tenant->urgent = !tenant->level && !slice_keeps_place(s, i);
 		else
 			tenant->urgent = tenant->known &&
 					 (!tenant->level ||

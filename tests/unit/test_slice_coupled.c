@@ -216,6 +216,20 @@ static void a_bound_of_the_training_leaves_it_its_steps(void **state)
 	(void)state;
 }
 
+/* Both on both GPUs have a bound: neither is stopped for the other one, and each has its place. */
+static void two_bounds_leave_both_their_steps(void **state)
+{
+	static const struct scene scenes[] = {
+		{ 40, 30, 30, 30 * MS, { 1, 0 }, { 36, 26 }, .own = 30 * MS },
+		{ 50, 30, 20, 24 * MS, { 1, 0 }, { 45, 25 }, .own = 24 * MS },
+		{ 60, 40, 0, 50 * MS, { 0, 0 }, { 56, 37 }, .own = 50 * MS },
+		{ 40, 30, 30, 50 * MS, { 2, 1 }, { 33, 25 }, .own = 100 * MS },
+	};
+
+	judge(scenes, sizeof(scenes) / sizeof(scenes[0]));
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +238,7 @@ int main(void)
 		cmocka_unit_test(a_short_bound_costs_steps_and_no_share),
 		cmocka_unit_test(a_turn_begins_between_arrivals),
 		cmocka_unit_test(a_bound_of_the_training_leaves_it_its_steps),
+		cmocka_unit_test(two_bounds_leave_both_their_steps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
