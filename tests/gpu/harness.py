@@ -288,14 +288,22 @@ def worst_window(
     tracks: list[list[np.ndarray]], due: list[float], begin: float, end: float
 ) -> tuple[float, list[float]]:
     """Largest error of a share (points) over windows of 1 s, and the shares over all of it (percent)."""
-    worst = 0.0
+    worst = max((points for _, points in window_errors(tracks, due, begin, end)), default=0.0)
+    w = work_in(tracks, begin, end)
+    return worst, list(w / w.sum() * 100)
+
+
+def window_errors(
+    tracks: list[list[np.ndarray]], due: list[float], begin: float, end: float
+) -> list[tuple[float, float]]:
+    """Of each window of 1 s: seconds from begin to its begin, and the largest error of a share, points."""
+    found = []
     t = begin
     while t + WINDOW_NS <= end:
         w = work_in(tracks, t, t + WINDOW_NS)
-        worst = max(worst, float(np.abs(w / w.sum() * 100 - np.array(due)).max()))
+        found.append(((t - begin) / 1e9, float(np.abs(w / w.sum() * 100 - np.array(due)).max())))
         t += STEP_NS
-    w = work_in(tracks, begin, end)
-    return worst, list(w / w.sum() * 100)
+    return found
 
 
 def stays(timeline: Path) -> np.ndarray:

@@ -48,6 +48,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
         shares.case_many,
         multi.case_multi,
         collective.case_collective,
+        collective.case_trainings,
         cost.case_copies,
         cost.case_alone,
         shares.case_caps,

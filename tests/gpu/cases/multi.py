@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import Governor, Loads, Setup, gpu_count, progress, worst_window
+from harness import Governor, Loads, Setup, gpu_count, progress, window_errors, worst_window
 
 
 def case_multi(setup: Setup) -> None:
@@ -55,9 +55,13 @@ def case_multi(setup: Setup) -> None:
         o = [progress(x) for x in loads.outputs]
         t3 = min(t[-1, 0] for t in o) - 200_000_000
         result: dict[str, Any] = {}
+        worst_at: dict[str, tuple[float, float] | None] = {}
         for name, begin, end in (("", t0, t1), (" after a restart", t2, t3)):
             for device, due in ((0, [40.0, 60.0]), (1, [80.0, 20.0])):
-                result[f"GPU {device}{name}"] = worst_window([[o[device]], [o[2 + device]]], due, begin, end)
+                tracks = [[o[device]], [o[2 + device]]]
+                result[f"GPU {device}{name}"] = worst_window(tracks, due, begin, end)
+                errors = window_errors(tracks, due, begin, end)
+                worst_at[f"GPU {device}{name}"] = max(errors, key=lambda e: e[1], default=None)
     worst = max(v[0] for k, v in result.items() if "restart" not in k)
     worst_after = max(v[0] for k, v in result.items() if "restart" in k)
     setup.record(
@@ -81,4 +85,5 @@ def case_multi(setup: Setup) -> None:
         worst_after <= 1,
         adopted=adopted,
         adoption=adoption,
+        seconds_and_worst={k: v for k, v in worst_at.items() if "restart" in k},
     )
