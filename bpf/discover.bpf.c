@@ -200,7 +200,7 @@ const volatile unsigned long long pidns_ino;
 
 /*
  * The number that the loader knows a process by: its own, or the one in the loader's pid
- * namespace.
+ * namespace. 0: that has none for it, and the number elsewhere is another process's there.
  */
 static __noinline u32 pid_in_namespace(struct task_struct *task, u32 global)
 {
@@ -221,7 +221,7 @@ static __noinline u32 pid_in_namespace(struct task_struct *task, u32 global)
 		if (BPF_CORE_READ(upid.ns, ns.inum) == (u32)pidns_ino)
 			return upid.nr;
 	}
-	return global;
+	return 0;
 }
 
 /*
@@ -310,6 +310,8 @@ static __always_inline void note_missed(u32 kind)
 		return;
 	}
 	whoami(&pid, &tid);
+	if (!pid)
+		return;
 	count = bpf_map_lookup_elem(&missed, &pid);
 	if (count)
 		__sync_fetch_and_add(count, 1);
@@ -372,10 +374,13 @@ static __always_inline int may_have_more(u32 user)
 
 static __always_inline struct discover_record *record_begin(u32 kind)
 {
-	u32 key, user = caller() & (DISCOVER_USERS - 1);
+	u32 pid, tid, user = caller() & (DISCOVER_USERS - 1);
 	struct discover_watched *w;
 	struct discover_record *r = 0;
 
+	whoami(&pid, &tid);
+	if (!pid)
+		return 0;
 	if (may_have_more(user))
 		r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 	if (!r) {
@@ -387,11 +392,11 @@ static __always_inline struct discover_record *record_begin(u32 kind)
 	r->user = user;
 	r->kind = kind;
 	r->fd = -1;
-	whoami(&r->pid, &r->tid);
+	r->pid = pid;
+	r->tid = tid;
 	r->ns = bpf_ktime_get_ns();
 	bpf_get_current_comm(r->comm, sizeof(r->comm));
-	key = r->pid;
-	w = bpf_map_lookup_elem(&watched, &key);
+	w = bpf_map_lookup_elem(&watched, &pid);
 	if (w)
 		r->tag = w->tag;
 	return r;
@@ -679,6 +684,8 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
 	if (pid != tgid) /* a thread */
 		return 0;
 	tgid = pid_in_namespace(child, tgid);
+	if (!tgid)
+		return 0;
 	/* Of its number one may be there that has ended unseen. */
 	forget(tgid);
 	whoami(&parent, &tid);

@@ -28,6 +28,7 @@
 #define CHILDREN 50
 
 #define OTHER_USER 4242u
+#define NUMBER	   20011      /* of a process; most likely none has it */
 #define NO_PID	   (1u << 23) /* above all that there are */
 
 static struct discovery *discovery;
@@ -386,16 +387,23 @@ static void ends_in_namespaces_below_are_told(void **state)
 	assert_int_equal(said, 0);
 }
 
+/* The next process of the caller's namespace has that number, if it is free. */
+static bool next_is(pid_t number)
+{
+	FILE *f = fopen("/proc/sys/kernel/ns_last_pid", "we");
+
+	if (!f)
+		return false;
+	fprintf(f, "%d", number - 1);
+	return !fclose(f);
+}
+
 /* The number of a process that has ended unseen is another one's. */
 static int again(struct discovery *d)
 {
 	struct seen seen = { 0 };
-	FILE *f = fopen("/proc/sys/kernel/ns_last_pid", "we");
 
-	if (!f || discovery_watch(d, 500, TAG))
-		return 77;
-	fprintf(f, "499");
-	if (fclose(f) || child(false) != 500)
+	if (discovery_watch(d, NUMBER, TAG) || !next_is(NUMBER) || child(false) != NUMBER)
 		return 77;
 	discovery_read(d, UINT64_MAX, see, &seen);
 	return seen.ends ? 1 : 0;
@@ -405,6 +413,72 @@ static void a_process_has_nothing_of_its_numbers_last_one(void **state)
 {
 	int said = in_namespace(again);
 
+	if (said == 77)
+		skip();
+	assert_int_equal(said, 0);
+}
+
+static int to_outside[2], to_inside[2];
+
+/* Outside the namespace: a process of that number comes, and one of its own, and both end. */
+static void outside(void)
+{
+	char said = 'x';
+	pid_t pid;
+
+	if (read(to_outside[0], &said, 1) != 1)
+		_exit(1);
+	pid = next_is(NUMBER) ? fork() : -1;
+	if (!pid) {
+		child(false);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	said = pid == NUMBER ? '.' : 'x';
+	_exit(write(to_inside[1], &said, 1) != 1);
+}
+
+/* A process of that number is watched in the namespace meanwhile, and has a child afterwards. */
+static int beside_outside(struct discovery *d)
+{
+	struct seen seen = { .parent = NUMBER };
+	pid_t pid = next_is(NUMBER) ? fork() : -1;
+	int status;
+	char said;
+
+	if (!pid) {
+		if (read(to_inside[0], &said, 1) != 1 || said != '.')
+			_exit(77);
+		child(false);
+		_exit(0);
+	}
+	if (pid != NUMBER || discovery_watch(d, NUMBER, TAG) || write(to_outside[1], ".", 1) != 1)
+		return 77;
+	if (waitpid(pid, &status, 0) != pid || WEXITSTATUS(status))
+		return 77;
+	discovery_read(d, UINT64_MAX, see, &seen);
+	return seen.forks == 1 && seen.ends == 2 ? 0 : 1;
+}
+
+static void processes_outside_are_not_those_of_their_number(void **state)
+{
+	pid_t self = getpid(), pid;
+	int said;
+
+	assert_int_equal(pipe(to_outside), 0);
+	assert_int_equal(pipe(to_inside), 0);
+	pid = fork();
+	if (!pid) {
+		die_with(self);
+		outside();
+	}
+	said = in_namespace(beside_outside);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	for (int i = 0; i < 2; i++) {
+		close(to_outside[i]);
+		close(to_inside[i]);
+	}
 	if (said == 77)
 		skip();
 	assert_int_equal(said, 0);
@@ -492,6 +566,7 @@ int main(void)
 		cmocka_unit_test(one_user_leaves_places_to_others),
 		cmocka_unit_test(ends_in_namespaces_below_are_told),
 		cmocka_unit_test(a_process_has_nothing_of_its_numbers_last_one),
+		cmocka_unit_test(processes_outside_are_not_those_of_their_number),
 		cmocka_unit_test(what_has_ended_unseen_keeps_no_place),
 		cmocka_unit_test_setup(a_lever_lets_go_of_what_has_ended_unseen, before),
 		cmocka_unit_test_setup(forks_alone_are_told_of, before),
