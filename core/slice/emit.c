@@ -131,7 +131,8 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 	/*
 	 * A context that is left on the engine goes when another one takes it. Where no other can,
 	 * it would stay and be charged for ever: it is taken off at once. So it is for a turn by
-	 * the clock, which would begin so much later on this GPU alone.
+	 * the clock, which would begin so much later on this GPU alone, and when its own such turn
+	 * is over: of a small share that is shorter than a slice.
 	 */
 	for (i = 0; i < s->context_high && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
 		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
@@ -153,6 +154,7 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 			(struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
 						    .context = i,
 						    .ns = leave && s->may_leave && !clocked &&
+							  !slice_by_the_clock(s, context->tenant) &&
 							  !s->turns && !slice_arrival(s) };
 	}
 	return n;
