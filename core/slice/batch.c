@@ -28,6 +28,7 @@
 #define ROUND	    (400 * MS)	      /* at most, until a tenant has its next turn */
 #define BEHIND	    (15 * MS)	      /* of its share: it goes before all that are not so far */
 #define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
+#define PLACE_LAG   (100 * MS)	      /* one that is further behind needs more than its place */
 #define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
 #define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
 #define EARLY	    (200 * US)	      /* so long before its work ends another one is there, */
@@ -170,13 +171,16 @@ static bool is_steady(const struct rtxg_slice *s, const struct slice_tenant *ten
 /*
  * One on several GPUs that always has work has its share from the clock, also while it is behind:
  * another one like it is not stopped for it, and slice by slice beside that one it would get half
- * of its work done, and fall behind further.
+ * of its work done, and fall behind further. Far behind it has not got its share so: others with a
+ * bound work in its place, who stand still in none. Where turns are not the clock's it has none.
  */
 bool slice_keeps_place(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 
-	return tenant->exempt && tenant->spare && slice_by_the_clock(s, id) && is_steady(s, tenant);
+	return !s->turns && s->mode != RTXG_SLICE_MODE_SPREAD && tenant->exempt && tenant->spare &&
+	       tenant->lag >= -(int64_t)PLACE_LAG && slice_by_the_clock(s, id) &&
+	       is_steady(s, tenant);
 }
 
 /*
