@@ -233,15 +233,21 @@ uint64_t slice_spare(const struct rtxg_slice *s, uint32_t id, uint64_t for_other
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
 	struct beside b = look_beside(s, id, id, &tenant->params);
-	uint64_t used, spare;
+	uint64_t used, spare, own;
 
-	if (tenant->mechanism != RTXG_SLICE_BY_SLICES || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
+	if (!tenant->contexts || tenant->mechanism != RTXG_SLICE_BY_SLICES ||
+	    !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
 		return 0;
 	/* What has its slice first, and what the host may be doing when the time is over. */
 	used = rounds(s, enabled_beside(s, id), driver_slice(s)) + s->params.stop_ns +
 	       (b.all - 1) * s->params.stop_more_ns + s->params.resume_ns + SET_COSTS + LATE;
 	/* Its work may have waited for that long before it was seen. */
 	used += s->params.tick_ns + slice_excess(tenant->params.latency_ns, for_others);
+	/* Its contexts come onto the engine one after the other, and all of them in each place. */
+	own = rounds(s, tenant->contexts, driver_slice(s));
+	if (tenant->contexts > 1 && slice_by_the_clock(s, id) && slice_clock_place(s, id) < own)
+		return 0;
+	used += own - rounds(s, 1, driver_slice(s));
 	spare = slice_excess(for_others, used);
 	return spare < SLICE_SPARE_MIN ? 0 : spare;
 }

@@ -46,6 +46,11 @@ uint64_t slice_clock_away(const struct rtxg_slice *s, uint32_t id)
 	return slice_scaled(frame_of(s), PPM - s->tenants[id].share_ppm);
 }
 
+uint64_t slice_clock_place(const struct rtxg_slice *s, uint32_t id)
+{
+	return slice_scaled(frame_of(s), s->tenants[id].params.min_ppm);
+}
+
 /*
  * What it is due of each frame: its share, and a part of what it is behind or ahead. It may be more
  * of what it is behind, for what interrupts its turns takes from it alone. Those that have no place

@@ -489,6 +489,8 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic);
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t tenant);
 /* For so long others have the frame between two of its places. */
 uint64_t slice_clock_away(const struct rtxg_slice *s, uint32_t tenant);
+/* What is reserved of each frame for a tenant that has its turns by the clock, ns. */
+uint64_t slice_clock_place(const struct rtxg_slice *s, uint32_t tenant);
 /* Does this tenant take turns, and has it work? */
 typedef bool (*slice_competes_fn)(const struct rtxg_slice *s, uint32_t tenant);
 /* Whose turn it is by the clock at that time; NONE: it is the others'. *until: when that ends. */
