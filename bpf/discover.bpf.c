@@ -23,6 +23,7 @@ typedef unsigned long long u64;
 
 #define RING_BYTES	(1 << 22)
 #define USER_NAMESPACES 33 /* in one another, at most */
+#define PID_NAMESPACES	33 /* in one another, at most */
 
 /* character devices of the NVIDIA driver; fixed since its first release */
 #define NVIDIA_MAJOR 195
@@ -211,7 +212,7 @@ static __noinline u32 pid_in_namespace(struct task_struct *task, u32 global)
 		return global;
 	pid = BPF_CORE_READ(task, thread_pid);
 	level = BPF_CORE_READ(pid, level);
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < PID_NAMESPACES; i++) {
 		struct upid upid;
 
 		if (i > level)
@@ -374,13 +375,14 @@ static __always_inline int may_have_more(u32 user)
 
 static __always_inline struct discover_record *record_begin(u32 kind)
 {
-	u32 pid, tid, user = caller() & (DISCOVER_USERS - 1);
 	struct discover_watched *w;
 	struct discover_record *r = 0;
+	u32 pid, tid, user;
 
 	whoami(&pid, &tid);
 	if (!pid)
 		return 0;
+	user = caller() & (DISCOVER_USERS - 1);
 	if (may_have_more(user))
 		r = bpf_ringbuf_reserve(&records, sizeof(*r), 0);
 	if (!r) {
@@ -437,7 +439,7 @@ static __always_inline int interesting_control(u64 arg)
 	    control != DISCOVER_CHANNEL_SCHEDULE && control != DISCOVER_DISABLE_CHANNELS)
 		return 0;
 	whoami(&pid, &tid);
-	return pid != self;
+	return pid && pid != self;
 }
 
 static __always_inline int is_channel_class(u32 class)

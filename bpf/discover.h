@@ -59,10 +59,7 @@ enum discover_kind {
 
 struct discover_record {
 	unsigned int kind;
-	/*
-	 * process (thread group), in the pid namespace of the loader when it is an ancestor, else
-	 * global
-	 */
+	/* process (thread group), as the pid namespace of the loader numbers it */
 	unsigned int pid;
 	unsigned int tid;
 	unsigned int ppid;   /* FORK: the parent process */
