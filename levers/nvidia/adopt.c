@@ -407,8 +407,8 @@ int nv_users(const struct nv_sys *sys, uint32_t *pids, int cap)
 		int fd;
 
 		/*
-		 * An error does not say that it uses the GPU: it has ended, or its user holds up the
-		 * look. If it does, its work tells later.
+		 * An error does not say that it uses the GPU: it has ended, or its user holds up
+		 * the look. If it does, its work tells later.
 		 */
 		if (!pid || *end || pid == (unsigned long)getpid() ||
 		    sys->ctl_fds(sys->ctx, (int)pid, &fd, 1) <= 0)
