@@ -122,6 +122,12 @@ void slice_plan_retries(struct rtxg_slice *s)
 	}
 }
 
+/* Is the place that it leaves so short that a slice more is much, time and again? */
+static bool leaves_a_short_place(const struct rtxg_slice *s, uint32_t id)
+{
+	return slice_by_the_clock(s, id) && slice_clock_place(s, id) < 4 * s->params.slice_mean_ns;
+}
+
 static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *actions,
 			       unsigned int n, unsigned int cap)
 {
@@ -132,7 +138,7 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 	 * A context that is left on the engine goes when another one takes it. Where no other can,
 	 * it would stay and be charged for ever: it is taken off at once. So it is for a turn by
 	 * the clock, which would begin so much later on this GPU alone, and when its own such turn
-	 * is over: of a small share that is shorter than a slice.
+	 * is over and was short: that of a small share is shorter than a slice.
 	 */
 	for (i = 0; i < s->context_high && (s->params.can & RTXG_SLICE_CAN_LEAVE); i++)
 		leave = leave || (s->contexts[i].used && s->contexts[i].active &&
@@ -154,7 +160,8 @@ static unsigned int emit_stops(struct rtxg_slice *s, struct rtxg_slice_action *a
 			(struct rtxg_slice_action){ .type = RTXG_SLICE_SUSPEND,
 						    .context = i,
 						    .ns = leave && s->may_leave && !clocked &&
-							  !slice_by_the_clock(s, context->tenant) &&
+							  !leaves_a_short_place(s,
+										context->tenant) &&
 							  !s->turns && !slice_arrival(s) };
 	}
 	return n;
