@@ -54,7 +54,8 @@ uint64_t slice_clock_place(const struct rtxg_slice *s, uint32_t id)
 /*
  * What it is due of each frame: its share, and a part of what it is behind or ahead. It may be more
  * of what it is behind, for what interrupts its turns takes from it alone. Those that have no place
- * may be due little for a while.
+ * may be due little for a while, or nothing where they are far ahead: each of their turns lasts for
+ * the calls that end it, too.
  */
 static uint64_t due(const struct rtxg_slice *s, uint32_t id, uint64_t frame)
 {
@@ -63,7 +64,7 @@ static uint64_t due(const struct rtxg_slice *s, uint32_t id, uint64_t frame)
 	int64_t ahead = (int64_t)length / 8, behind = -(int64_t)length / 4, lag = tenant->lag;
 
 	if (!slice_by_the_clock(s, id))
-		ahead = (int64_t)length * 3 / 4;
+		ahead = lag > (int64_t)SLICE_FRAME ? (int64_t)length : (int64_t)length * 3 / 4;
 
 	return length - (uint64_t)(lag > ahead ? ahead : lag < behind ? behind : lag);
 }
