@@ -25,15 +25,13 @@
 
 #define QUANTUM_MIN (4 * MS)
 #define QUANTUM_MAX (100 * MS)
-#define ROUND	    (400 * MS)	      /* at most, until a tenant has its next turn */
-#define BEHIND	    (15 * MS)	      /* of its share: it goes before all that are not so far */
-#define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
-#define PLACE_LAG   (100 * MS)	      /* one that is further behind needs more than its place */
-#define SLICES_FOR  (200 * MS)	      /* slices stay as they are for so long */
-#define WAKE_MIN    (200 * US)	      /* between looks at a turn that is about to end */
-#define EARLY	    (200 * US)	      /* so long before its work ends another one is there, */
-#define EARLY_FOR   (6 * MS)	      /* for so long if it does not end */
-#define EARLY_AGAIN (20 * MS)	      /* from one time to the next in a turn */
+#define ROUND	    (400 * MS) /* at most, until a tenant has its next turn */
+#define BEHIND	    (15 * MS)  /* of its share: it goes before all that are not so far */
+#define SLICES_FOR  (200 * MS) /* slices stay as they are for so long */
+#define WAKE_MIN    (200 * US) /* between looks at a turn that is about to end */
+#define EARLY	    (200 * US) /* so long before its work ends another one is there, */
+#define EARLY_FOR   (6 * MS)   /* for so long if it does not end */
+#define EARLY_AGAIN (20 * MS)  /* from one time to the next in a turn */
 
 /* Does it take turns, and has it work? */
 static bool competes(const struct rtxg_slice *s, uint32_t id)
@@ -162,27 +160,6 @@ static void look_for_idle_ones(struct rtxg_slice *s)
 	}
 }
 
-/* Has it had work for longer than a burst? */
-static bool is_steady(const struct rtxg_slice *s, const struct slice_tenant *tenant)
-{
-	return tenant->busy && slice_excess(s->now, tenant->busy) >= JOINS_AFTER;
-}
-
-/*
- * One on several GPUs that always has work has its share from the clock, also while it is behind:
- * another one like it is not stopped for it, and slice by slice beside that one it would get half
- * of its work done, and fall behind further. Far behind it has not got its share so: others with a
- * bound work in its place, who stand still in none. Where turns are not the clock's it has none.
- */
-bool slice_keeps_place(const struct rtxg_slice *s, uint32_t id)
-{
-	const struct slice_tenant *tenant = &s->tenants[id];
-
-	return !s->turns && s->mode != RTXG_SLICE_MODE_SPREAD && tenant->exempt && tenant->spare &&
-	       tenant->lag >= -(int64_t)PLACE_LAG && slice_by_the_clock(s, id) &&
-	       is_steady(s, tenant);
-}
-
 /*
  * A tenant with a latency that has had its share, and has had work for longer than a burst, leaves
  * their places to those that have turns by the clock: slice by slice beside it they would not run
@@ -202,7 +179,7 @@ static void look_who_joins(struct rtxg_slice *s)
 
 		tenant->joins = slice_keeps_place(s, i) ||
 				(tenant->exempt && tenant->spare && tenant->level &&
-				 (slice_by_the_clock(s, i) || (clock && is_steady(s, tenant))));
+				 (slice_by_the_clock(s, i) || (clock && slice_is_steady(s, i))));
 	}
 }
 

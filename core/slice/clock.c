@@ -9,7 +9,9 @@
 #include "internal.h"
 
 /* With a shorter bound none may be stopped for SLICE_SPARE_MIN, even beside one context alone. */
-#define BOUND_MIN (12 * MS)
+#define BOUND_MIN   (12 * MS)
+#define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
+#define PLACE_LAG   (100 * MS)	      /* one that is further behind needs more than its place */
 
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 {
@@ -167,4 +169,26 @@ uint32_t slice_clock_turn(const struct rtxg_slice *s, uint64_t at, slice_compete
 	if (*until != NEVER)
 		*until += at - phase;
 	return turn;
+}
+
+bool slice_is_steady(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	return tenant->busy && slice_excess(s->now, tenant->busy) >= JOINS_AFTER;
+}
+
+/*
+ * One on several GPUs that always has work has its share from the clock, also while it is behind:
+ * another one like it is not stopped for it, and slice by slice beside that one it would get half
+ * of its work done, and fall behind further. Far behind it has not got its share so: others with a
+ * bound work in its place, who stand still in none. Where turns are not the clock's it has none.
+ */
+bool slice_keeps_place(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	return !s->turns && s->mode != RTXG_SLICE_MODE_SPREAD && tenant->exempt && tenant->spare &&
+	       tenant->lag >= -(int64_t)PLACE_LAG && slice_by_the_clock(s, id) &&
+	       slice_is_steady(s, id);
 }

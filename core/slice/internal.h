@@ -489,6 +489,10 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic);
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t tenant);
 /* For so long others have the frame between two of its places. */
 uint64_t slice_clock_away(const struct rtxg_slice *s, uint32_t tenant);
+/* Has it had work for longer than a burst? */
+bool slice_is_steady(const struct rtxg_slice *s, uint32_t tenant);
+/* Has a tenant with a bound its share from the clock, so that none is stopped for it? */
+bool slice_keeps_place(const struct rtxg_slice *s, uint32_t tenant);
 /* What is reserved of each frame for a tenant that has its turns by the clock, ns. */
 uint64_t slice_clock_place(const struct rtxg_slice *s, uint32_t tenant);
 /* Does this tenant take turns, and has it work? */
@@ -537,7 +541,5 @@ uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tena
 void slice_plan_batch(struct rtxg_slice *s);
 void slice_plan_spread(struct rtxg_slice *s);
 void slice_plan_turns(struct rtxg_slice *s);
-/* batch.c: has a tenant with a bound its share from the clock, so that none is stopped for it? */
-bool slice_keeps_place(const struct rtxg_slice *s, uint32_t tenant);
 
 #endif
