@@ -296,7 +296,7 @@ def worst_window(
 def window_errors(
     tracks: list[list[np.ndarray]], due: list[float], begin: float, end: float
 ) -> list[tuple[float, float]]:
-    """Of each window of 1 s: seconds from begin to its begin, and the largest error of a share, points."""
+    """Of each window of 1 s: its begin, s after begin, and the largest error of a share, points."""
     found = []
     t = begin
     while t + WINDOW_NS <= end:

@@ -97,7 +97,7 @@ def case_collective(setup: Setup) -> None:
 
 
 def case_trainings(setup: Setup) -> None:
-    """Two GPUs: two trainings with NCCL, each in a vGPU with a bound, beside long kernels on one."""
+    """Two GPUs: two trainings with NCCL, each in a vGPU with a bound, beside a hog on one."""
     title = "two NCCL trainings on two GPUs, each with a bound of 30 ms"
     if gpu_count() < 2:
         setup.record(title, "of alone", None, None, "0.36", None, skipped="one GPU here")
@@ -138,7 +138,8 @@ def case_trainings(setup: Setup) -> None:
                 product.vgpu(name, min=f"{due}%", latency="30ms")
             product.vgpu("hogs", min="30%")
             first, second, hog = (p.pid for p in programs.processes)
-            for vgpu, pids in (("first", family(first)), ("second", family(second)), ("hogs", [hog])):
+            members = {"first": family(first), "second": family(second), "hogs": [hog]}
+            for vgpu, pids in members.items():
                 for pid in pids:
                     product.rtxg("set", "-p", str(pid), "-v", vgpu)
             time.sleep(2)

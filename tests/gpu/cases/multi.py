@@ -77,7 +77,7 @@ def case_multi(setup: Setup) -> None:
         log_lost=stats["log_lost"],
     )
     setup.record(
-        "two GPUs, the same by a daemon that started anew: worst 1 s window",
+        "two GPUs, the same by a restarted daemon: worst 1 s window",
         "points",
         None,
         worst_after,
