@@ -19,9 +19,9 @@ bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 }
 
 /*
- * A tenant with a bound may be kept off for two fifths of that in each frame: its change-overs need
- * the rest. The longest frame that allows it has the fewest of them. What is reserved tells, for
- * that is the same on all GPUs: so is the frame.
+ * A tenant with a bound may be kept off for two fifths of that in each frame: its change-overs
+ * need the rest. The longest frame that allows it has the fewest of them. What is reserved tells,
+ * for that is the same on all GPUs: so is the frame.
  */
 static uint64_t frame_of(const struct rtxg_slice *s)
 {

@@ -274,7 +274,7 @@ static uint32_t below(uint64_t *seed, uint32_t n)
 	return (uint32_t)(model_next_random(seed) % n);
 }
 
-/* Whoever is there beside them, bounds are kept and shares, too. */
+/* With hogs of any number beside them, bounds and shares are kept. */
 static void drawn_sets_keep_bounds_and_shares(void **state)
 {
 	static const uint32_t bounds[] = { 0, 10, 13, 15, 18, 20, 25, 30, 50, 100 };
