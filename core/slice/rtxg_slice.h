@@ -90,6 +90,8 @@ struct rtxg_slice_params {
 	/* SPREAD: shortest; 0 = 1 ms with suspension, else 200 us */
 	uint64_t slice_min_ns;
 	uint64_t slice_critical_ns; /* TURNS: slice of best-effort contexts; 0 = 30 us */
+	/* the same while one of them is enabled at a time, since none has a latency; 0 = 16 us */
+	uint64_t slice_sole_ns;
 	/*
 	 * BATCH: one that wakes up and is so far behind the turn's owner runs beside it; 0 = 2 ms
 	 */

@@ -45,6 +45,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->params.slice_min_ns = slice_or(params->slice_min_ns,
 					  params->can & RTXG_SLICE_CAN_SUSPEND ? 1 * MS : 200 * US);
 	s->params.slice_critical_ns = slice_or(params->slice_critical_ns, 30 * US);
+	s->params.slice_sole_ns = slice_or(params->slice_sole_ns, 16 * US);
 	s->params.lag_ns = slice_or(params->lag_ns, 2 * MS);
 	s->params.tick_ns = slice_or(params->tick_ns, 3 * MS);
 	s->params.turn_ns = slice_or(params->turn_ns, 100 * MS);

@@ -204,11 +204,28 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 		}
 }
 
+/*
+ * Critical work that comes waits for what is left of the slice of the one that is there: half of it
+ * in the mean. Shorter slices than the driver's cost nothing while no other context can come onto
+ * the engine at their end. Tenants with a latency can: each of their slices costs a switch.
+ */
+static uint64_t turn_slice(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].used && s->tenants[i].contexts &&
+		    s->tenants[i].params.latency_ns && !slice_critical(&s->tenants[i]))
+			return s->params.slice_critical_ns;
+	return s->params.slice_sole_ns < s->params.slice_critical_ns ? s->params.slice_sole_ns
+								     : s->params.slice_critical_ns;
+}
+
 void slice_plan_turns(struct rtxg_slice *s)
 {
 	bool critical = slice_critical_active(s);
 	bool hold, arrival = slice_arrival(s), idle = false, periodic, just_ran = false;
-	uint64_t ahead = critical ? EARLY : 0;
+	uint64_t ahead = critical ? EARLY : 0, slice = turn_slice(s);
 	uint32_t i, next;
 
 	if (s->yield != NONE &&
@@ -287,6 +304,6 @@ void slice_plan_turns(struct rtxg_slice *s)
 			context->active && ((i != s->turn && i != s->yield) || hold || arrival ||
 					    s->tenants[context->tenant].capped);
 		if (s->params.can & RTXG_SLICE_CAN_SLICE)
-			context->want_slice = s->params.slice_critical_ns;
+			context->want_slice = slice;
 	}
 }

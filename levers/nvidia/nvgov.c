@@ -276,6 +276,7 @@ static const struct {
 	{ "slice_max", offsetof(struct rtxg_slice_params, slice_max_ns) },
 	{ "slice_min", offsetof(struct rtxg_slice_params, slice_min_ns) },
 	{ "slice_critical", offsetof(struct rtxg_slice_params, slice_critical_ns) },
+	{ "slice_sole", offsetof(struct rtxg_slice_params, slice_sole_ns) },
 	{ "lag", offsetof(struct rtxg_slice_params, lag_ns) },
 	{ "tick", offsetof(struct rtxg_slice_params, tick_ns) },
 	{ "turn", offsetof(struct rtxg_slice_params, turn_ns) },

@@ -211,8 +211,8 @@ static void the_slice_is_set_once_for_the_group(void **state)
 
 	assert_int_equal(lever_nvidia_vgpu_set(l, 0, 2, &first), 0);
 	turn(l, 100 * MS);
-	assert_int_equal(fake_slice(SERVER_OWNS), 30);
-	assert_int_equal(fake_slice(CLIENT_OWNS(1)), 30);
+	assert_int_equal(fake_slice(SERVER_OWNS), 16);
+	assert_int_equal(fake_slice(CLIENT_OWNS(1)), 16);
 	for (uint32_t i = 0; i < fake->users && i < 32; i++)
 		assert_true(fake->user[i] == SERVER || fake->user[i] == RIVAL);
 	lever_nvidia_close(l);
