@@ -261,7 +261,7 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
  */
 static void look_at_return(struct rtxg_slice *s, struct slice_context *context)
 {
-	if (!context->passed || context->is_stopped || !context->left || !s->plain)
+	if (!context->passed || context->is_stopped || !context->left || !(s->plain || s->turns))
 		return;
 	context->passed = false;
 	if (s->over_at > context->left) {

@@ -82,6 +82,11 @@ static bool turn_of_another(const struct rtxg_slice *s, uint32_t next)
 	return now != then && (slice_by_the_clock(s, now) || slice_by_the_clock(s, then));
 }
 
+static uint64_t shortest(const struct rtxg_slice *s)
+{
+	return s->params.turn_ns / 4;
+}
+
 /*
  * Turns are as long as shares are large, but no longer than turn_ns: a large share is several turns
  * of a round, so that a second's shares are closer.
@@ -100,8 +105,8 @@ static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 	if (!mine)
 		return s->params.turn_ns;
 	length = slice_scaled(s->params.turn_ns * n, tenant->share_ppm) / mine;
-	if (length < s->params.turn_ns / 4)
-		return s->params.turn_ns / 4;
+	if (length < shortest(s))
+		return shortest(s);
 	return length > s->params.turn_ns ? s->params.turn_ns : length;
 }
 
@@ -113,7 +118,7 @@ static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed
 {
 	const struct slice_tenant *now = &s->tenants[s->contexts[s->turn].tenant];
 
-	return next != NONE && next != s->turn && stayed >= s->params.turn_ns / 4 &&
+	return next != NONE && next != s->turn && stayed >= shortest(s) &&
 	       now->lag > s->tenants[s->contexts[next].tenant].lag + (int64_t)s->params.turn_ns;
 }
 
@@ -195,13 +200,17 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 		slice_wake_at(s, s->now + s->params.tick_ns);
 	if (periodic)
 		return;
-	for (i = 0; i < s->context_high; i++)
-		if (i != s->turn && candidate(s, i)) {
+	end = NEVER;
+	for (i = 0; i < s->context_high; i++) {
+		if (i == s->turn || !candidate(s, i))
+			continue;
+		if (end == NEVER)
 			end = s->turn_start + turn_length(s, s->turn);
-			slice_wake_at(s,
-				      end > s->now ? end : s->now + JUST_RAN * s->params.tick_ns);
-			return;
-		}
+		if (owes_much(s, i, shortest(s)))
+			end = s->turn_start + shortest(s);
+	}
+	if (end != NEVER)
+		slice_wake_at(s, end > s->now ? end : s->now + JUST_RAN * s->params.tick_ns);
 }
 
 /*

@@ -414,47 +414,6 @@ static void a_critical_task_is_met_by_programs_that_come_and_go(void **state)
 }
 
 /*
- * Beside a critical task a program with long kernels, whose queues look empty, or with gaps does
- * not lose its share, and the engine does not lose its work to slices of 30 us.
- */
-static void turns_lose_no_work_of_long_kernels_nor_of_gaps(void **state)
-{
-	static const struct model_program waits = { .kernel_ns = 20 * MS, .cpu_ns = 20 * US };
-	static const struct model_program deep = { .kernel_ns = 20 * MS,
-						   .launches = 1000000,
-						   .depth = 2 };
-	static const struct model_program rounds = {
-		.kernel_ns = 650 * US, .launches = 20, .depth = 20, .cpu_ns = 100 * US
-	};
-	const struct model_program programs[] = { hog, waits, deep, rounds, training };
-
-	for (int i = 0; i < 5; i++) {
-		uint32_t one, two;
-		double both;
-
-		start(ALL);
-		add(0, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
-		    (struct model_program){ .kernel_ns = 100 * US,
-					    .burst = 1,
-					    .pause_min_ns = 10 * MS,
-					    .pause_max_ns = 11 * MS });
-		one = add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, programs[i]);
-		two = add(2, (struct rtxg_slice_tenant){ .min_ppm = 300000 }, hog);
-		model_run(m, 10 * S);
-		both = percent_of(model_stats(m, one)->work_ns + model_stats(m, two)->work_ns,
-				  10 * S);
-		print_message("%d: %.1f %%, of that %.1f for 62.5\n", i, both,
-			      percent_of(model_stats(m, one)->work_ns, 10 * S) / both * 100);
-		assert_true(both > (i < 4 ? 94 : 90));
-		/* The training has nothing to do for a fifth of the time. */
-		assert_true(percent_of(model_stats(m, one)->work_ns, 10 * S) >
-			    (i < 4 ? 0.58 : 0.45) * both);
-		assert_true(percent_of(model_stats(m, one)->work_ns, 10 * S) < 0.66 * both);
-		end();
-	}
-}
-
-/*
  * What has the host's CPU for a while costs the first release of that time, and not those after it.
  */
 static void releases_are_met_by_a_host_that_comes_late_for_a_while(void **state)
@@ -778,7 +737,6 @@ int main(void)
 		cmocka_unit_test(a_bound_that_slices_keep_is_no_way_below_a_share),
 		cmocka_unit_test(sitting_on_the_engine_alone_costs_no_share),
 		cmocka_unit_test(a_critical_task_is_met_by_programs_that_come_and_go),
-		cmocka_unit_test(turns_lose_no_work_of_long_kernels_nor_of_gaps),
 		cmocka_unit_test(releases_are_met_by_a_host_that_comes_late_for_a_while),
 		cmocka_unit_test(a_promise_that_is_broken_is_named_with_the_context_that_did_it),
 		cmocka_unit_test(what_loads_leave_goes_to_reservations_before_anothers_bound),

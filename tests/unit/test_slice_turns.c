@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+/*
+ * test_slice_turns.c - vGPUs beside a critical task on a model GPU (slice_model.h): drawn sets of
+ * programs with long kernels, with short ones and with gaps have their shares.
+ *
+ *     test_slice_turns [SETS]	(80 without it)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "slice_model_internal.h"
+
+#define S MODEL_S
+#define ALL                                                                     \
+	(RTXG_SLICE_CAN_SLICE | RTXG_SLICE_CAN_SUSPEND | RTXG_SLICE_CAN_LEAVE | \
+	 RTXG_SLICE_CAN_DEMAND)
+#define VGPUS 4u
+/* Windows: turns begin; what programs do has been learnt. */
+#define BEGINS	(S / 5)
+#define LEARNT	(BEGINS + 2 * S)
+#define SETTLED (LEARNT + S)
+#define ENDS	(SETTLED + 6 * S)
+/* Points of a share that one that always has work may be below it. */
+#define OFF_AT_FIRST 8.0
+#define OFF	     3.0
+/*
+ * The training passes its turn on at the end of each step of 45 ms, and the turn of another lasts
+ * for 25 ms and until the task has just run: it cannot have more, in percent.
+ */
+#define TRAINING_MOST 60.0
+#define TRAINING_OFF  12.0
+
+enum kind { HOG, WAITS, WAITS_LESS, DEEP, ROUNDS, TRAINING, KINDS };
+
+static const struct model_program programs[KINDS] = {
+	[HOG] = { .kernel_ns = 2 * MS, .launches = 1000000, .depth = 8 },
+	[WAITS] = { .kernel_ns = 20 * MS, .cpu_ns = 20 * US },
+	[WAITS_LESS] = { .kernel_ns = 5 * MS, .cpu_ns = 30 * US },
+	[DEEP] = { .kernel_ns = 20 * MS, .launches = 1000000, .depth = 2 },
+	[ROUNDS] = { .kernel_ns = 650 * US, .launches = 20, .depth = 20, .cpu_ns = 100 * US },
+	[TRAINING] = { .kernel_ns = 300 * US, .launches = 150, .depth = 64, .cpu_ns = 12 * MS },
+};
+
+static unsigned int sets = 80;
+
+/* In these a kernel of the second one ends again and again as its turn is passed on. */
+static const unsigned int in_step[] = { 344 };
+
+struct vgpu {
+	enum kind kind;
+	uint32_t min, program; /* min: percent */
+	uint64_t work;
+};
+
+struct set {
+	struct model *m;
+	struct vgpu vgpus[VGPUS];
+	uint32_t n, min, critical;
+};
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+	return (uint32_t)(model_next_random(seed) % below);
+}
+
+/* Two to four vGPUs, and a task of 100 us: nearly periodic, sporadic, or with long pauses. */
+static void open_set(struct set *set, unsigned int number)
+{
+	static const uint64_t pauses[][2] = { { 10 * MS, 10 * MS + 200 * US },
+					      { 10 * MS, 11 * MS },
+					      { 4 * MS, 30 * MS } };
+	uint64_t seed = number * 977ull;
+	struct model_program p = { .kernel_ns = 100 * US, .burst = 1 };
+	uint32_t pause;
+
+	*set = (struct set){ .m = model_open(ALL, NULL, number), .n = 2 + draw(&seed, VGPUS - 1) };
+	pause = draw(&seed, 3);
+	p.pause_min_ns = pauses[pause][0];
+	p.pause_max_ns = pauses[pause][1];
+	model_tenant(set->m, 0,
+		     (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY });
+	set->critical = model_program(set->m, p);
+	for (uint32_t i = 0; i < set->n; i++) {
+		struct vgpu *v = &set->vgpus[i];
+
+		v->min = 5 + draw(&seed, 90 / set->n);
+		v->kind = draw(&seed, KINDS);
+		set->min += v->min;
+		model_tenant(set->m, i + 1,
+			     (struct rtxg_slice_tenant){ .min_ppm = v->min * 10000 });
+		p = programs[v->kind];
+		p.tenant = i + 1;
+		v->program = model_program(set->m, p);
+	}
+}
+
+static void run_until(struct set *set, uint64_t until)
+{
+	model_run(set->m, until);
+	for (uint32_t i = 0; i < set->n; i++)
+		set->vgpus[i].work = model_stats(set->m, set->vgpus[i].program)->work_ns;
+}
+
+/* Who is below its share of what all have worked since `before`, and by how much. */
+static double judge(const struct set *before, const struct set *now, unsigned int number,
+		    double most)
+{
+	double all = 0, worst = 0;
+
+	for (uint32_t i = 0; i < now->n; i++)
+		all += (double)(now->vgpus[i].work - before->vgpus[i].work);
+	assert_true(all > 0);
+	for (uint32_t i = 0; i < now->n; i++) {
+		const struct vgpu *v = &now->vgpus[i];
+		double got = 100.0 * (double)(v->work - before->vgpus[i].work) / all;
+		double due = 100.0 * v->min / now->min, least = most;
+
+		if (v->kind == TRAINING) {
+			due = due < TRAINING_MOST ? due : TRAINING_MOST;
+			least = most > TRAINING_OFF ? most : TRAINING_OFF;
+		}
+		if (due - got > least)
+			fail_msg("set %u: vGPU %u (kind %d) has %.1f for %.1f %%", number, i + 1,
+				 (int)v->kind, got, due);
+		if (v->kind != TRAINING && due - got > worst)
+			worst = due - got;
+	}
+	return worst;
+}
+
+/* The worst of all sets: points below a share at first and later, and the task's p99, us. */
+struct worst {
+	double first, later, late;
+};
+
+static double greater(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static void run_set(unsigned int number, struct worst *worst)
+{
+	const struct model_stats *task;
+	struct set set, began;
+	double p99;
+
+	open_set(&set, number);
+	run_until(&set, BEGINS);
+	began = set;
+	run_until(&set, LEARNT);
+	worst->first = greater(worst->first, judge(&began, &set, number, OFF_AT_FIRST));
+	run_until(&set, SETTLED);
+	began = set;
+	run_until(&set, ENDS);
+	worst->later = greater(worst->later, judge(&began, &set, number, OFF));
+	task = model_stats(set.m, set.critical);
+	p99 = (double)model_quantile(task->waits, task->wait_count, 20, 0.99) / 1e3;
+	worst->late = greater(worst->late, p99);
+	assert_true(p99 < 1000);
+	if (model_wrong(set.m))
+		fail_msg("set %u: %s", number, model_wrong(set.m));
+	model_close(set.m);
+}
+
+static void shares_are_kept_beside_a_critical_task(void **state)
+{
+	struct worst worst = { 0 };
+
+	(void)state;
+	for (unsigned int k = 1; k <= sets; k++)
+		run_set(k, &worst);
+	for (unsigned int i = 0; i < sizeof(in_step) / sizeof(*in_step); i++)
+		run_set(in_step[i], &worst);
+	print_message("%u sets: at first %.1f, later %.1f points below; the task's p99 %.0f us\n",
+		      sets, worst.first, worst.later, worst.late);
+}
+
+/*
+ * Who is alone with a critical task has shorter slices than those that a tenant with a bound runs
+ * beside: there each slice ends with a switch.
+ */
+static void slices_are_shortest_where_they_cost_nothing(void **state)
+{
+	static const struct rtxg_slice_tenant tenants[] = {
+		{ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
+		{ .min_ppm = 500000 },
+		{ .min_ppm = 300000, .latency_ns = 50 * MS },
+	};
+	struct model_program task = {
+		.kernel_ns = 100 * US, .burst = 1, .pause_min_ns = 10 * MS, .pause_max_ns = 11 * MS
+	};
+	struct model *m = model_open(ALL, NULL, 1);
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++) {
+		struct model_program p = i ? programs[HOG] : task;
+
+		p.tenant = i;
+		p.bound = tenants[i].latency_ns > 0;
+		p.start_ns = i == 2 ? 2 * S : 0;
+		model_tenant(m, i, tenants[i]);
+		model_program(m, p);
+	}
+	model_run(m, 2 * S);
+	assert_int_equal(m->c[1].slice, 16 * US);
+	model_run(m, 4 * S);
+	assert_int_equal(m->c[1].slice, 30 * US);
+	if (model_wrong(m))
+		fail_msg("%s", model_wrong(m));
+	model_close(m);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shares_are_kept_beside_a_critical_task),
+		cmocka_unit_test(slices_are_shortest_where_they_cost_nothing),
+	};
+
+	if (argc > 1)
+		sets = (unsigned int)strtoul(argv[1], NULL, 10);
+	return cmocka_run_group_tests_name("slice_turns", tests, NULL, NULL);
+}
