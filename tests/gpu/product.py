@@ -513,6 +513,26 @@ def idle_while_wanted(
     }
 
 
+def overlap(spans: list[tuple[int, int]], begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """How much of each of the times from `begin` to `end` the spans cover; all in ns.
+
+    The spans do not overlap each other.
+    """
+    if not spans:
+        return np.zeros(len(begin), dtype=np.int64)
+    from_, to = np.array(sorted(spans), dtype=np.int64).T
+    before = np.concatenate([[0], np.cumsum(to - from_)])
+
+    def covered(until: np.ndarray) -> np.ndarray:
+        """Up to then."""
+        last = np.searchsorted(from_, until, side="right") - 1
+        there = np.clip(last, 0, None)
+        part = np.clip(np.minimum(until, to[there]) - from_[there], 0, None)
+        return np.where(last < 0, 0, before[there] + part)
+
+    return covered(end) - covered(begin)
+
+
 def core_idle_ns(product: Product) -> int | None:
     """The core's own count of that time, or None where the product does not tell."""
     gpu = product.gpu()

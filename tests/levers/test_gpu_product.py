@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 import harness  # noqa: E402
 import run  # noqa: E402
 from cases import burst, churn  # noqa: E402
-from product import Programs, Timeline, idle_while_wanted, windows_right  # noqa: E402
+from product import Programs, Timeline, idle_while_wanted, overlap, windows_right  # noqa: E402
 
 MS = 1_000_000
 
@@ -92,6 +92,15 @@ def test_a_switch_is_not_idleness() -> None:
     found = idle_while_wanted(line, works, 0, 30 * MS)
     assert found["switching_percent"] == pytest.approx(100 * 0.2 / 30)
     assert found["idle_percent"] == pytest.approx(100 * 1.0 / 30)
+
+
+def test_a_time_is_covered_by_what_lies_in_it() -> None:
+    """Spans before, within, around and behind it; and none at all."""
+    begin = np.array([0, 5, 12, 15, 30, 50])
+    end = np.array([10, 8, 14, 45, 30, 60])
+    found = overlap([(40, 50), (10, 20), (2, 6)], begin, end)
+    assert list(found) == [4, 1, 2, 5 + 5, 0, 0]
+    assert list(overlap([], begin, end)) == [0] * 6
 
 
 def test_shares_are_right_from_the_first_window_after_which_none_is_wrong() -> None:
