@@ -31,7 +31,8 @@
  *
  * LOAD_STEPS=yes: a hog writes to stderr when it has come how far: "load: began NS" and so on.
  * LOAD_DEVICE=N chooses the GPU (CUDA's number). LOAD_BEGIN_NS=T: a hog makes its context and then
- * waits until CLOCK_MONOTONIC says T ns. Work is a fixed number of turns, never a fixed
+ * waits until CLOCK_MONOTONIC says T ns. LOAD_DEPTH=N: at most so many kernels of a hog are in its
+ * queue (4); with 1 it waits for each. Work is a fixed number of turns, never a fixed
  * time: in time that the GPU gave to other programs no work is done.
  */
 #include <dlfcn.h>
@@ -210,6 +211,8 @@ static int hog(long turns, double seconds, const char *path)
 	struct feed f;
 	int n;
 	bool worked = false;
+	const char *most = getenv("LOAD_DEPTH");
+	unsigned long long depth = most ? strtoull(most, NULL, 0) : 4;
 
 	step("began");
 	n = blocks();
@@ -223,7 +226,7 @@ static int hog(long turns, double seconds, const char *path)
 	while (now_ns() < end) {
 		unsigned long long t;
 
-		feed_fill(&f, turns, n, 4);
+		feed_fill(&f, turns, n, depth);
 		t = now_ns();
 		if (t >= next) {
 			fprintf(out, "%llu %llu\n", t, *(volatile unsigned long long *)f.progress);
