@@ -12,6 +12,7 @@
 #define BOUND_MIN   (12 * MS)
 #define JOINS_AFTER (2 * SLICE_FRAME) /* work for so long is no burst */
 #define PLACE_LAG   (100 * MS)	      /* one that is further behind needs more than its place */
+#define PASSED_OVER (100 * MS)	      /* one that is far ahead waits no longer for its next turn */
 
 bool slice_by_the_clock(const struct rtxg_slice *s, uint32_t id)
 {
@@ -53,6 +54,13 @@ uint64_t slice_clock_place(const struct rtxg_slice *s, uint32_t id)
 	return slice_scaled(frame_of(s), s->tenants[id].params.min_ppm);
 }
 
+/* Far ahead, and on the engine of late: it can wait. */
+static bool passed_over(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	return tenant->lag > (int64_t)SLICE_FRAME &&
+	       slice_excess(s->now, tenant->seen) < PASSED_OVER;
+}
+
 /*
  * What it is due of each frame: its share, and a part of what it is behind or ahead. It may be more
  * of what it is behind, for what interrupts its turns takes from it alone. Those that have no place
@@ -66,7 +74,7 @@ static uint64_t due(const struct rtxg_slice *s, uint32_t id, uint64_t frame)
 	int64_t ahead = (int64_t)length / 8, behind = -(int64_t)length / 4, lag = tenant->lag;
 
 	if (!slice_by_the_clock(s, id))
-		ahead = lag > (int64_t)SLICE_FRAME ? (int64_t)length : (int64_t)length * 3 / 4;
+		ahead = passed_over(s, tenant) ? (int64_t)length : (int64_t)length * 3 / 4;
 
 	return length - (uint64_t)(lag > ahead ? ahead : lag < behind ? behind : lag);
 }

@@ -271,10 +271,14 @@ static void one_set(uint64_t number, struct counts *c)
 
 static void programs_that_come_and_go_get_what_they_are_due(void **state)
 {
+	/* In this set a small share is far ahead when others come: it waited for 658 ms once. */
+	static const int far_ahead = 70;
 	struct counts c = { 0 };
 
 	for (int i = 1; i <= sets; i++)
 		one_set((uint64_t)i, &c);
+	if (sets < far_ahead)
+		one_set((uint64_t)far_ahead, &c);
 	print_message("%d sets, %u GPUs, %u programs: idle %.2f %% (%.2f apart); of %u shares none "
 		      "below; the longest wait is %.1f ms over its share; %.1f %% of the "
 		      "training's time is of use\n",
