@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def test_the_list_names_every_case_with_what_it_does() -> None:
     assert done.returncode == 0
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert [name for name, _ in lines] == list(CASES)
-    assert len(lines) == 38
+    assert len(lines) == 39
     assert all(len(what) > 10 for _, what in lines)
 
 
@@ -258,13 +259,13 @@ def test_the_mix_measures_several_builds_in_turns(
         "governed",
         lambda *_: {kind: 1.0 for kind in mix.KINDS}
         | {"p50": p50[OneBuild.build], "p99": 4.0, "idle": {"idle_percent": 1.0, "seconds": 8}}
-        | {"idle_by_the_core_percent": 0.5},
+        | {"idle_by_the_core_percent": 0.5, "waited": np.array([[0, 1_500_000], [1, 0]])},
     )
     setup = harness.Setup(tmp_path / "new", tmp_path, tmp_path, current="mix")
     setup.beside = [tmp_path / "old"]
     OneBuild.build, OneBuild.started = "new", []
     # JAX, PyTorch, CuPy, the chat with CPUs that may sleep; then each round the chat, and stock.
-    rounds = [2.4, 7.0, 1.6, 7.0, 2.0, 7.0]
+    rounds = [2.4, 7.0, 1.6, 7.0, 2.0, 7.0, 2.4, 7.0, 1.6, 7.0]
     OneBuild.medians = iter([9.0, 9.0, 9.0, 9.0, *rounds])
     mix.case_mix(setup)
     assert setup.results[0]["stock"] == 3.5
@@ -272,11 +273,14 @@ def test_the_mix_measures_several_builds_in_turns(
     assert setup.results[0]["detail"]["promise"] == "--min 40%"
     assert [mix.reserved(n) for n in (0, 25, 26, 90)] == [30, 30, 35, 60]
     began = [x for x in OneBuild.started if x and x != "stock"]
-    assert began == ["new", "old", "old", "new", "new", "old"]
+    assert began == ["new", "old", "old", "new", "new", "old", "old", "new", "new", "old"]
     lines = {x["case"]: (x["rtxg"], x["met"]) for x in setup.results}
     assert lines["mix, new: the chat's time for a token: p50 over alone"] == (1.0, True)
     assert lines["mix, old: the chat's time for a token: p50 over alone"] == (1.3, False)
-    assert len(lines) == 10
+    waits = "mix, old: the chat waited for the engine within a request's"
+    assert lines[f"{waits} first token: p99"] == (1.5, True)
+    assert lines[f"{waits} later tokens: p99"] == (0.0, None)
+    assert len(lines) == 14
     # One build alone is not named.
     setup.beside, setup.results = [], []
     OneBuild.build, OneBuild.started = "new", []
