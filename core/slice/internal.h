@@ -111,6 +111,7 @@ struct slice_tenant {
 	uint8_t generous; /* and so far ahead that they get more: 2^generous times their shares */
 	uint64_t leveled; /* when that was so last */
 	bool exempt;	  /* it keeps its bound for now: it takes no turns */
+	bool in_turns;	  /* TURNS: turns are short enough for its bound, and it takes them */
 	uint64_t spare;	 /* so long its bound lets it be stopped, for turns by the clock; 0 = not */
 	uint64_t busy;	 /* it has had work all the time since then; 0 = it has none */
 	bool joins;	 /* it is stopped then */

@@ -63,15 +63,16 @@ void slice_promise_started(struct rtxg_slice *s, struct slice_context *context, 
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
 	uint64_t waited = slice_excess(at, context->arrived);
+	bool keeps = tenant->exempt || tenant->in_turns;
 
 	context->started = at;
 	/* The log is read late: it may tell of what was there before. */
 	if (!context->arrived || at < context->arrived_from)
 		return;
-	if (tenant->exempt)
+	if (keeps)
 		count(&tenant->promise, waited);
 	context->arrived = 0;
-	if (tenant->exempt && waited > tenant->promise.waiting)
+	if (keeps && waited > tenant->promise.waiting)
 		tenant->promise.waiting = waited;
 }
 

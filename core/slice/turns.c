@@ -58,6 +58,26 @@ static uint32_t pick_of(const struct rtxg_slice *s, uint32_t only, bool clock)
 	return best;
 }
 
+/* Of those that have waited for a third of their bound the one whose bound ends first. */
+static uint32_t pick_bound(const struct rtxg_slice *s, uint64_t at)
+{
+	uint64_t due, first = NEVER;
+	uint32_t best = NONE, i;
+
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_tenant *tenant = &s->tenants[s->contexts[i].tenant];
+
+		if (!candidate(s, i) || !tenant->in_turns || i == s->turn)
+			continue;
+		due = tenant->seen + tenant->params.latency_ns;
+		if (at + tenant->params.latency_ns / 3 * 2 < due || due >= first)
+			continue;
+		first = due;
+		best = i;
+	}
+	return best;
+}
+
 /*
  * The context whose turn it ought to be. Of those with turns by the clock the one that the clock
  * names, else any of the others, and one whose place is over if there is no other.
@@ -67,6 +87,9 @@ static uint32_t pick(const struct rtxg_slice *s, uint64_t at)
 	uint64_t until;
 	uint32_t clocked = slice_clock_turn(s, at, competes, &until), best;
 
+	best = pick_bound(s, at);
+	if (best != NONE)
+		return best;
 	best = pick_of(s, clocked, false);
 	return best != NONE ? best : pick_of(s, NONE, true);
 }
@@ -88,12 +111,32 @@ static uint64_t shortest(const struct rtxg_slice *s)
 }
 
 /*
+ * The longest turns of others beside those that take turns and have a bound: who has waited for a
+ * third of its bound is next, and a turn may last for half as long again until a good moment comes.
+ */
+static uint64_t most_turn(const struct rtxg_slice *s, uint32_t tenant)
+{
+	uint64_t most = NEVER;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		const struct slice_tenant *other = &s->tenants[i];
+		uint64_t turn = other->params.latency_ns / 4;
+
+		if (i != tenant && other->used && other->in_turns && other->wants && turn < most)
+			most = turn;
+	}
+	return most;
+}
+
+/*
  * Turns are as long as shares are large, but no longer than turn_ns: a large share is several turns
  * of a round, so that a second's shares are closer.
  */
 static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[s->contexts[id].tenant];
+	uint64_t most = most_turn(s, s->contexts[id].tenant), least = shortest(s);
 	uint64_t n = 0, mine = 0, length;
 	uint32_t i;
 
@@ -105,9 +148,12 @@ static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 	if (!mine)
 		return s->params.turn_ns;
 	length = slice_scaled(s->params.turn_ns * n, tenant->share_ppm) / mine;
-	if (length < shortest(s))
-		return shortest(s);
-	return length > s->params.turn_ns ? s->params.turn_ns : length;
+	length = length > least ? length : least;
+	/* It has had its share, and has its turn for its bound. */
+	if (tenant->in_turns && tenant->lag > 0)
+		length = least / 4;
+	length = length < s->params.turn_ns ? length : s->params.turn_ns;
+	return length < most ? length : most;
 }
 
 /*
@@ -309,8 +355,10 @@ void slice_plan_turns(struct rtxg_slice *s)
 		if (context->is_stopped && !context->wants &&
 		    slice_excess(s->now, context->stopped_at) > s->params.idle_ns)
 			slice_set_active(s, context, false);
+		/* Who has a bound itself is not stopped for work of another one that has. */
 		context->want_stop =
-			context->active && ((i != s->turn && i != s->yield) || hold || arrival ||
+			context->active && ((i != s->turn && i != s->yield) || hold ||
+					    (arrival && !s->tenants[context->tenant].in_turns) ||
 					    s->tenants[context->tenant].capped);
 		if (s->params.can & RTXG_SLICE_CAN_SLICE)
 			context->want_slice = slice;

@@ -11,6 +11,9 @@
 /* Shares are kept by slices for so long after they were needed, for setting a slice costs most. */
 #define SHARES_FOR (1000 * MS)
 
+/* Turns may be short enough for such a bound. */
+#define IN_TURNS (30 * MS)
+
 /*
  * Has it more work in its queues than what the engine's host takes ahead? What comes right after
  * that belongs to it: the first token that is made after a prompt was read, say.
@@ -104,6 +107,30 @@ static void share_bounds(struct rtxg_slice *s)
 		s->tenants[i].most_slice = i == of ? second : least;
 }
 
+static bool any_by_the_clock(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].used && slice_by_the_clock(s, i))
+			return true;
+	return false;
+}
+
+/*
+ * Beside critical work each slice ends after some 30 us, so of two that work slice by slice most of
+ * the engine's time goes into switches. One that always has work, and whose bound is long, takes
+ * turns like the others, which are short enough for it: see turns.c. Turns by the clock are not.
+ */
+static bool takes_turns(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[id];
+
+	return s->turns && tenant->mechanism != RTXG_SLICE_BY_TURNS &&
+	       tenant->params.latency_ns >= IN_TURNS && slice_is_steady(s, id) &&
+	       !any_by_the_clock(s);
+}
+
 void slice_look_at_urgent(struct rtxg_slice *s)
 {
 	/* What was charged may have been taken back: then nothing has passed. */
@@ -119,7 +146,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 
 		tenant->overdraft =
 			slice_excess(tenant->overdraft, slice_scaled(worked, tenant->share_ppm));
-		tenant->exempt = tenant->urgent = false;
+		tenant->exempt = tenant->urgent = tenant->in_turns = false;
 		tenant->busy = !tenant->wants ? 0 : tenant->busy ? tenant->busy : s->now;
 		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant)) {
 			tenant->level = tenant->joins = false;
@@ -140,7 +167,8 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 			tenant->over = true;
 		else if (ahead <= burst / 2 || !tenant->present)
 			tenant->over = false;
-		tenant->exempt = !tenant->over && !tenant->capped;
+		tenant->in_turns = !tenant->over && !tenant->capped && takes_turns(s, i);
+		tenant->exempt = !tenant->over && !tenant->capped && !tenant->in_turns;
 		if (!tenant->exempt || !tenant->wants)
 			continue;
 		if (slices)

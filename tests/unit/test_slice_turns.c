@@ -26,6 +26,7 @@
 /* Points of a share that one that always has work may be below it. */
 #define OFF_AT_FIRST 8.0
 #define OFF	     3.0
+#define OFF_BOUNDS   5.0 /* a while slice by slice beside one with a bound */
 /*
  * The training passes its turn on at the end of each step of 45 ms, and the turn of another lasts
  * for 25 ms and until the task has just run: it cannot have more, in percent.
@@ -52,7 +53,7 @@ static const unsigned int in_step[] = { 344 };
 struct vgpu {
 	enum kind kind;
 	uint32_t min, program; /* min: percent */
-	uint64_t work;
+	uint64_t bound, work;
 };
 
 struct set {
@@ -66,18 +67,23 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 	return (uint32_t)(model_next_random(seed) % below);
 }
 
-/* Two to four vGPUs, and a task of 100 us: nearly periodic, sporadic, or with long pauses. */
-static void open_set(struct set *set, unsigned int number)
+/*
+ * Two to four vGPUs, and a task of 100 us: nearly periodic, sporadic, or with long pauses. With
+ * `bounds` the first vGPU or the first two have one.
+ */
+static void open_set(struct set *set, unsigned int number, bool bounds)
 {
 	static const uint64_t pauses[][2] = { { 10 * MS, 10 * MS + 200 * US },
 					      { 10 * MS, 11 * MS },
 					      { 4 * MS, 30 * MS } };
+	static const uint64_t bound_of[] = { 30 * MS, 50 * MS, 100 * MS };
 	uint64_t seed = number * 977ull;
 	struct model_program p = { .kernel_ns = 100 * US, .burst = 1 };
-	uint32_t pause;
+	uint32_t pause, bounded;
 
 	*set = (struct set){ .m = model_open(ALL, NULL, number), .n = 2 + draw(&seed, VGPUS - 1) };
 	pause = draw(&seed, 3);
+	bounded = bounds ? 1 + draw(&seed, 2) : 0;
 	p.pause_min_ns = pauses[pause][0];
 	p.pause_max_ns = pauses[pause][1];
 	model_tenant(set->m, 0,
@@ -88,11 +94,14 @@ static void open_set(struct set *set, unsigned int number)
 
 		v->min = 5 + draw(&seed, 90 / set->n);
 		v->kind = draw(&seed, KINDS);
+		v->bound = i < bounded ? bound_of[draw(&seed, 3)] : 0;
 		set->min += v->min;
 		model_tenant(set->m, i + 1,
-			     (struct rtxg_slice_tenant){ .min_ppm = v->min * 10000 });
+			     (struct rtxg_slice_tenant){ .min_ppm = v->min * 10000,
+							 .latency_ns = v->bound });
 		p = programs[v->kind];
 		p.tenant = i + 1;
+		p.bound = v->bound > 0;
 		v->program = model_program(set->m, p);
 	}
 }
@@ -131,9 +140,13 @@ static double judge(const struct set *before, const struct set *now, unsigned in
 	return worst;
 }
 
-/* The worst of all sets: points below a share at first and later, and the task's p99, us. */
+/*
+ * The worst of all sets: points below a share at first and later, the task's p99 in us, and a wait
+ * as a part of its bound. And the work of all, in percent of the time, summed up.
+ */
 struct worst {
-	double first, later, late;
+	double first, later, late, wait, work;
+	uint32_t waits;
 };
 
 static double greater(double a, double b)
@@ -141,13 +154,22 @@ static double greater(double a, double b)
 	return a > b ? a : b;
 }
 
+static void look_at_task(const struct set *set, unsigned int number, struct worst *worst)
+{
+	const struct model_stats *task = model_stats(set->m, set->critical);
+	double p99 = (double)model_quantile(task->waits, task->wait_count, 20, 0.99) / 1e3;
+
+	worst->late = greater(worst->late, p99);
+	assert_true(p99 < 1000);
+	if (model_wrong(set->m))
+		fail_msg("set %u: %s", number, model_wrong(set->m));
+}
+
 static void run_set(unsigned int number, struct worst *worst)
 {
-	const struct model_stats *task;
 	struct set set, began;
-	double p99;
 
-	open_set(&set, number);
+	open_set(&set, number, false);
 	run_until(&set, BEGINS);
 	began = set;
 	run_until(&set, LEARNT);
@@ -156,12 +178,7 @@ static void run_set(unsigned int number, struct worst *worst)
 	began = set;
 	run_until(&set, ENDS);
 	worst->later = greater(worst->later, judge(&began, &set, number, OFF));
-	task = model_stats(set.m, set.critical);
-	p99 = (double)model_quantile(task->waits, task->wait_count, 20, 0.99) / 1e3;
-	worst->late = greater(worst->late, p99);
-	assert_true(p99 < 1000);
-	if (model_wrong(set.m))
-		fail_msg("set %u: %s", number, model_wrong(set.m));
+	look_at_task(&set, number, worst);
 	model_close(set.m);
 }
 
@@ -176,6 +193,51 @@ static void shares_are_kept_beside_a_critical_task(void **state)
 		run_set(in_step[i], &worst);
 	print_message("%u sets: at first %.1f, later %.1f points below; the task's p99 %.0f us\n",
 		      sets, worst.first, worst.later, worst.late);
+}
+
+static void look_at_bounds(const struct set *set, unsigned int number, struct worst *worst)
+{
+	for (uint32_t i = 0; i < set->n; i++) {
+		const struct vgpu *v = &set->vgpus[i];
+		const struct model_stats *stats = model_stats(set->m, v->program);
+
+		if (!v->bound)
+			continue;
+		worst->waits += stats->bound_count;
+		worst->wait = greater(worst->wait, (double)stats->bound_wait / (double)v->bound);
+		if (stats->bound_wait > v->bound)
+			fail_msg("set %u: vGPU %u (kind %d) waits for %.1f of %.0f ms", number,
+				 i + 1, (int)v->kind, (double)stats->bound_wait / 1e6,
+				 (double)v->bound / 1e6);
+	}
+}
+
+/* Those with a bound that always have work take turns, and do not lose the engine to switches. */
+static void bounds_and_shares_are_kept_beside_a_critical_task(void **state)
+{
+	struct worst worst = { 0 };
+
+	(void)state;
+	for (unsigned int k = 1; k <= sets; k++) {
+		struct set set, began;
+
+		open_set(&set, k, true);
+		run_until(&set, SETTLED);
+		began = set;
+		run_until(&set, ENDS);
+		worst.later = greater(worst.later, judge(&began, &set, k, OFF_BOUNDS));
+		for (uint32_t i = 0; i < set.n; i++)
+			worst.work += (double)(set.vgpus[i].work - began.vgpus[i].work) * 100 /
+				      (ENDS - SETTLED);
+		look_at_bounds(&set, k, &worst);
+		look_at_task(&set, k, &worst);
+		model_close(set.m);
+	}
+	print_message("%u sets with bounds: %.1f %% of the time is work; %.1f points below; of %u "
+		      "waits the longest is %.2f of its bound; the task's p99 %.0f us\n",
+		      sets, worst.work / sets, worst.later, worst.waits, worst.wait, worst.late);
+	assert_true(worst.work / sets > 80);
+	assert_true(worst.waits > sets * 10);
 }
 
 /*
@@ -217,6 +279,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_are_kept_beside_a_critical_task),
+		cmocka_unit_test(bounds_and_shares_are_kept_beside_a_critical_task),
 		cmocka_unit_test(slices_are_shortest_where_they_cost_nothing),
 	};
 
