@@ -67,11 +67,33 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
 	return (uint32_t)(model_next_random(seed) % below);
 }
 
+/* It comes and goes, or works in bursts, or stays as it is. */
+static void give_life(uint64_t *seed, struct model_program *p)
+{
+	switch (draw(seed, 3)) {
+	case 0:
+		p->start_ns = (200 + draw(seed, 2000)) * MS;
+		p->life_ns = (500 + draw(seed, 2000)) * MS;
+		p->rest_ns = (50 + draw(seed, 500)) * MS;
+		p->building_ns = 150 * MS;
+		break;
+	case 1:
+		p->launches = 1 + draw(seed, 80);
+		p->burst = 1 + draw(seed, 3);
+		p->pause_min_ns = 20 * MS;
+		p->pause_max_ns = 300 * MS;
+		p->cpu_ns = 50 * US;
+		break;
+	default:
+		break;
+	}
+}
+
 /*
  * Two to four vGPUs, and a task of 100 us: nearly periodic, sporadic, or with long pauses. With
- * `bounds` the first vGPU or the first two have one.
+ * `bounds` the first vGPU or the first two have one. With `lives` programs come, go and pause.
  */
-static void open_set(struct set *set, unsigned int number, bool bounds)
+static void open_set(struct set *set, unsigned int number, bool bounds, bool lives)
 {
 	static const uint64_t pauses[][2] = { { 10 * MS, 10 * MS + 200 * US },
 					      { 10 * MS, 11 * MS },
@@ -102,6 +124,8 @@ static void open_set(struct set *set, unsigned int number, bool bounds)
 		p = programs[v->kind];
 		p.tenant = i + 1;
 		p.bound = v->bound > 0;
+		if (lives)
+			give_life(&seed, &p);
 		v->program = model_program(set->m, p);
 	}
 }
@@ -169,7 +193,7 @@ static void run_set(unsigned int number, struct worst *worst)
 {
 	struct set set, began;
 
-	open_set(&set, number, false);
+	open_set(&set, number, false, false);
 	run_until(&set, BEGINS);
 	began = set;
 	run_until(&set, LEARNT);
@@ -221,7 +245,7 @@ static void bounds_and_shares_are_kept_beside_a_critical_task(void **state)
 	for (unsigned int k = 1; k <= sets; k++) {
 		struct set set, began;
 
-		open_set(&set, k, true);
+		open_set(&set, k, true, false);
 		run_until(&set, SETTLED);
 		began = set;
 		run_until(&set, ENDS);
@@ -237,6 +261,26 @@ static void bounds_and_shares_are_kept_beside_a_critical_task(void **state)
 		      "waits the longest is %.2f of its bound; the task's p99 %.0f us\n",
 		      sets, worst.work / sets, worst.later, worst.waits, worst.wait, worst.late);
 	assert_true(worst.work / sets > 80);
+	assert_true(worst.waits > sets * 10);
+}
+
+static void bounds_are_kept_where_programs_come_and_go(void **state)
+{
+	struct worst worst = { 0 };
+
+	(void)state;
+	for (unsigned int k = 1; k <= sets; k++) {
+		struct set set;
+
+		open_set(&set, k, true, true);
+		run_until(&set, ENDS);
+		look_at_bounds(&set, k, &worst);
+		look_at_task(&set, k, &worst);
+		model_close(set.m);
+	}
+	print_message("%u sets that come and go: of %u waits the longest is %.2f of its bound; the "
+		      "task's p99 %.0f us\n",
+		      sets, worst.waits, worst.wait, worst.late);
 	assert_true(worst.waits > sets * 10);
 }
 
@@ -280,6 +324,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_are_kept_beside_a_critical_task),
 		cmocka_unit_test(bounds_and_shares_are_kept_beside_a_critical_task),
+		cmocka_unit_test(bounds_are_kept_where_programs_come_and_go),
 		cmocka_unit_test(slices_are_shortest_where_they_cost_nothing),
 	};
 
