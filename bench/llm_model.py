@@ -152,9 +152,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seeds", type=int, default=4)
     args = parser.parse_args()
-    if args.seconds < 5 or args.seeds < 1:
-        parser.error("--seconds: 5 at least; --seeds: 1 at least")
-    print("| sharing | first token | between tokens | tokens of those asked for |\n|---|---|---|---|")
+    if not 5 <= args.seconds <= 3600:
+        parser.error(f"--seconds {args.seconds:g}: 5 to 3600")
+    if args.seeds < 1:
+        parser.error(f"--seeds {args.seeds}: 1 at least")
+    print("| sharing | first token | between tokens | tokens of those asked for |")
+    print("|---|---|---|---|")
     for name, part in policies().items():
         rows = [measured(part, args.seconds, 10 * n) for n in range(args.seeds)]
         cells = [f"{min(c):.2f} to {max(c):.2f}" for c in zip(*rows, strict=True)]

@@ -214,6 +214,10 @@ static int hog(long turns, double seconds, const char *path)
 	const char *most = getenv("LOAD_DEPTH");
 	unsigned long long depth = most ? strtoull(most, NULL, 0) : 4;
 
+	if (!depth) {
+		fprintf(stderr, "load: LOAD_DEPTH=%s: a number of kernels, 1 at least\n", most);
+		exit(1);
+	}
 	step("began");
 	n = blocks();
 	check(cudaFree(NULL));
