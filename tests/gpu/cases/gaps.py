@@ -127,27 +127,27 @@ def case_gaps(setup: Setup) -> None:
     length, rounds = setup.seconds(4, 8), 1 if setup.quick else 2
     builds = [setup.bin, *setup.beside]
     product = Product(setup)
-    for kind in ("kernels", "training"):
-        found: dict[Path, list[dict[str, Any]]] = {build: [] for build in builds}
-        with first_program(setup, kind) as first, Programs(setup) as programs:
-            alone = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
-            out = setup.work / f"gaps-second-{kind}.txt"
-            second = programs.begin(
-                programs.load("hog", setup.turns_of(20000), 300, out), out
-            ).pid
-            programs.wait_working()
-            stock = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
-            for n in range(rounds):
-                for build in builds if n % 2 == 0 else builds[::-1]:
-                    product.use(build)
-                    found[build].append(beside_a_task(product, first, second, length))
-        for build in builds:
-            name = f", {build.name}" if setup.beside else ""
-            if kind == "kernels":
-                record_share(setup, name, found[build])
-            else:
-                record_steps(setup, name, found[build], alone, stock)
-    product.__exit__()
+    try:
+        for kind in ("kernels", "training"):
+            found: dict[Path, list[dict[str, Any]]] = {build: [] for build in builds}
+            with first_program(setup, kind) as first, Programs(setup) as programs:
+                alone = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
+                out = setup.work / f"gaps-second-{kind}.txt"
+                second = programs.begin(programs.load("hog", setup.turns_of(20000), 300, out), out).pid
+                programs.wait_working()
+                stock = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
+                for n in range(rounds):
+                    for build in builds if n % 2 == 0 else builds[::-1]:
+                        product.use(build)
+                        found[build].append(beside_a_task(product, first, second, length))
+            for build in builds:
+                name = f", {build.name}" if setup.beside else ""
+                if kind == "kernels":
+                    record_share(setup, name, found[build])
+                else:
+                    record_steps(setup, name, found[build], alone, stock)
+    finally:
+        product.__exit__()
 
 
 def record_share(setup: Setup, name: str, found: list[dict[str, Any]]) -> None:
@@ -166,9 +166,7 @@ def record_share(setup: Setup, name: str, found: list[dict[str, Any]]) -> None:
         )
 
 
-def record_steps(
-    setup: Setup, name: str, found: list[dict[str, Any]], alone: float, stock: float
-) -> None:
+def record_steps(setup: Setup, name: str, found: list[dict[str, Any]], alone: float, stock: float) -> None:
     """Of the training, which has nothing to do for a part of the time."""
     for when in ("at first", "later"):
         value = float(np.mean([f[when]["steps_per_s"] for f in found]))
