@@ -79,8 +79,9 @@ static uint32_t pick_bound(const struct rtxg_slice *s, uint64_t at)
 }
 
 /*
- * The context whose turn it ought to be. Of those with turns by the clock the one that the clock
- * names, else any of the others, and one whose place is over if there is no other.
+ * The context whose turn it ought to be: who waits with a bound, and of those with turns by the
+ * clock the one that the clock names, else any of the others, and one whose place is over if there
+ * is no other.
  */
 static uint32_t pick(const struct rtxg_slice *s, uint64_t at)
 {
