@@ -133,7 +133,8 @@ def case_gaps(setup: Setup) -> None:
             with first_program(setup, kind) as first, Programs(setup) as programs:
                 alone = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
                 out = setup.work / f"gaps-second-{kind}.txt"
-                second = programs.begin(programs.load("hog", setup.turns_of(20000), 300, out), out).pid
+                command = programs.load("hog", setup.turns_of(20000), 300, out)
+                second = programs.begin(command, out).pid
                 programs.wait_working()
                 stock = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
                 for n in range(rounds):
