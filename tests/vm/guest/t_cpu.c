@@ -127,12 +127,35 @@ static int reserve(pid_t pid)
 	return syscall(SYS_sched_setattr, pid, &attr, 0) ? -errno : 0;
 }
 
+/*
+ * Reserves all that is left, each part by a process of its own, and returns their number. Who has
+ * changed its policy or has ended keeps its part until its zero-lag time, at most a period later:
+ * all is taken only where nothing fits a period after the last one.
+ */
+static int reserve_all(pid_t *others, int most)
+{
+	int count = 0, err, fitted;
+
+	do {
+		fitted = count;
+		usleep(2 * 100 * 1000);
+		do {
+			others[count] = idle_child();
+			err = reserve(others[count++]);
+		} while (!err && count < most);
+		if (err)
+			end_child(others[--count]);
+		check(err == -EBUSY, "there is always room for another reservation: %d", err);
+	} while (err == -EBUSY && count > fitted);
+	return count;
+}
+
 /* What it had reserved before us is others' now: it does not stay with the priority of ours. */
 static void test_put_back_without_its_reservation(void)
 {
 	struct rtxg_cpu_task params = task_params(RTXG_CPU_FP, 100 * MS);
 	pid_t child = idle_child(), others[8];
-	int priority, count = 0, policy, err = 0, fd = open_rtxg();
+	int priority, count, policy, err, fd = open_rtxg();
 	struct rtxg_cpu_pid who = { .size = sizeof(who), .pid = child };
 
 	check(!reserve(child), "no reservation");
@@ -140,11 +163,7 @@ static void test_put_back_without_its_reservation(void)
 	params.priority = 42;
 	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
 	check(policy_of(child, &priority) == SCHED_FIFO && priority == 42, "not FIFO 42");
-	while (!err && count < 8) {
-		others[count] = idle_child();
-		err = reserve(others[count++]);
-	}
-	check(err == -EBUSY, "there is always room for another reservation: %d", err);
+	count = reserve_all(others, 8);
 	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
 	policy = policy_of(child, &priority);
 	check(policy == SCHED_OTHER, "after: policy %d priority %d", policy, priority);
