@@ -64,12 +64,12 @@ void control_stats(struct connection *c, const struct request *r)
 					 .on_gpu = true,
 					 .viewer = c };
 	struct tasks_answer *answer = c->pieces;
-	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
 
 	/* The GPU may go while the answer is made. */
 	if (!answer && !has_gpu(c, r))
 		return;
-	d->host->count(d);
+	if (!answer || !answer->made)
+		d->host->count(d);
 	if (!answer) {
 		answer = control_tasks_begin(c, r);
 		if (!answer)
@@ -78,7 +78,7 @@ void control_stats(struct connection *c, const struct request *r)
 		if (r->tasks)
 			reply_rows_list(&answer->rows, "tasks");
 	}
-	if (!r->tasks || control_tasks_go_on(c, answer, &filter, end))
+	if (!r->tasks || control_tasks_go_on(c, answer, &filter))
 		reply_rows_send(c, &answer->rows);
 }
 

@@ -50,11 +50,16 @@ struct tasks_answer *control_tasks_begin(struct connection *c, const struct requ
 }
 
 bool control_tasks_go_on(struct connection *c, struct tasks_answer *answer,
-			 const struct backend_filter *filter, uint64_t end_ns)
+			 const struct backend_filter *filter)
 {
-	answer->tasks.end_ns = end_ns;
-	/* To send the answer may be a piece, too. */
-	c->later = !backend_tasks(c->daemon, filter, &answer->tasks) || rtxg_now_ns() >= end_ns;
+	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
+
+	if (!answer->made) {
+		answer->tasks.end_ns = end;
+		answer->made = backend_tasks(c->daemon, filter, &answer->tasks);
+		/* To send the answer may be a piece, too. */
+		c->later = !answer->made || rtxg_now_ns() >= end;
+	}
 	return !c->later;
 }
 
@@ -68,10 +73,10 @@ void control_task_list(struct connection *c, const struct request *r)
 					 .task = r->task,
 					 .viewer = c };
 	struct tasks_answer *answer = c->pieces;
-	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
 
 	/* Each piece shows what is there by then. */
-	d->host->count(d);
+	if (!answer || !answer->made)
+		d->host->count(d);
 	if (!answer) {
 		if (given(r, M_VGPU) && !control_find_vgpu(c, r))
 			return;
@@ -80,7 +85,7 @@ void control_task_list(struct connection *c, const struct request *r)
 			return;
 		reply_rows_list(&answer->rows, "tasks");
 	}
-	if (!control_tasks_go_on(c, answer, &filter, end))
+	if (!control_tasks_go_on(c, answer, &filter))
 		return;
 	reply_rows_put(&answer->rows, "refused", refused_list(c));
 	reply_rows_send(c, &answer->rows);

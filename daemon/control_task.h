@@ -13,16 +13,17 @@
 struct tasks_answer {
 	struct reply_rows rows;
 	struct backend_rows tasks;
+	bool made; /* all rows are there: it is to be sent, whatever a piece has taken by then */
 };
 
 /* A new one, which the connection keeps until it is sent. NULL: the client knows why not. */
 struct tasks_answer *control_tasks_begin(struct connection *c, const struct request *r);
 /*
- * The next piece of the list, until then; true: there is none left, and the answer may be sent.
- * Else the request goes on later.
+ * The next piece of the list; true: there is none left, and the answer may be sent. Else the
+ * request goes on later.
  */
 bool control_tasks_go_on(struct connection *c, struct tasks_answer *answer,
-			 const struct backend_filter *filter, uint64_t end_ns);
+			 const struct backend_filter *filter);
 
 void control_task_list(struct connection *c, const struct request *r);
 void control_task_set(struct connection *c, const struct request *r);

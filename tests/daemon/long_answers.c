@@ -20,6 +20,7 @@
 #include "client.h"
 #include "config_apply.h"
 #include "control.h"
+#include "control_task.h"
 #include "history.h"
 #include "host.h"
 #include "reply.h"
@@ -206,6 +207,45 @@ static void test_a_list_goes_on_where_it_was(void **unused)
 		assert_int_equal(found[connections[i]->task->id], 1);
 }
 
+static void count_slowly(struct daemon *d)
+{
+	uint64_t end = rtxg_now_ns() + CONTROL_PIECE_NS;
+
+	(void)d;
+	while (rtxg_now_ns() < end)
+		;
+}
+
+/* To look at rtxg.ko may take longer than a piece: the list gets on, and is sent. */
+static void test_a_list_ends_although_its_pieces_are_used_up_before_it(void **unused)
+{
+	static const char *const requests[] = { "{\"op\": \"task-list\"}",
+						"{\"op\": \"stats\", \"tasks\": true}" };
+	const struct host *host = daemon_state.host;
+	struct host slow = *host;
+	int peer;
+	struct connection *c = connect_one(&peer);
+
+	slow.count = count_slowly;
+	daemon_state.host = &slow;
+	for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
+		int pieces = 0;
+
+		do {
+			c->later = false;
+			control_packet(c, requests[i], strlen(requests[i]), -1);
+			assert_false(c->closing);
+		} while (c->later && ++pieces <= TASKS + 1);
+		assert_in_range(pieces, 0, TASKS + 1);
+		assert_non_null(c->pieces);
+		c->drop_pieces(c->pieces);
+		c->pieces = NULL;
+	}
+	daemon_state.host = host;
+	client_drop(c);
+	close(peer);
+}
+
 /* Those that live all the time have one row each, and no number has two. */
 static void test_tasks_that_begin_and_end_between_two_pieces(void **unused)
 {
@@ -291,6 +331,7 @@ int main(void)
 		cmocka_unit_test(test_statistics_with_tasks),
 		cmocka_unit_test(test_history),
 		cmocka_unit_test(test_a_list_goes_on_where_it_was),
+		cmocka_unit_test(test_a_list_ends_although_its_pieces_are_used_up_before_it),
 		cmocka_unit_test(test_tasks_that_begin_and_end_between_two_pieces),
 		cmocka_unit_test(test_history_of_which_slots_are_lost_between_two_pieces),
 	};
