@@ -410,7 +410,7 @@ static void waited(struct model *m, struct process *c)
 		return;
 	if (c->stats.wait_count < MODEL_WAITS)
 		c->stats.waits[c->stats.wait_count++] = ns;
-	if (c->bound && model_promised(m, c)) {
+	if (c->bound && c->ahead_at < c->arrived && model_promised(m, c)) {
 		c->stats.bound_count++;
 		if (ns > c->stats.bound_wait) {
 			c->stats.bound_wait = ns;

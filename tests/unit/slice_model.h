@@ -76,7 +76,7 @@ struct model_stats {
 	uint32_t wait_count, round_count;
 	/*
 	 * The longest of those waits that the tenant's bound is for, when it ended and how many
-	 * there were: the tenant is not too far ahead of its share and was on the engine in the
+	 * there were: the tenant was not too far ahead of its share and was on the engine in the
 	 * last second, no program has just come, and slices have had 20 ms to be set.
 	 */
 	uint64_t bound_wait, bound_wait_at;
