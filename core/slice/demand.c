@@ -16,7 +16,7 @@
 
 #define GRACE_MIN    (250 * US)
 #define GRACE_MAX    (64 * MS)
-#define GRACE_URGENT (8 * MS) /* with a latency: all others wait meanwhile */
+#define GRACE_URGENT (8 * MS) /* with a latency, but for turns: all others wait meanwhile */
 #define PAUSE_FORGET 16	      /* of a pause, a part of so many is forgotten with each shorter one */
 #define BURST_FORGET 8	      /* and with each burst that had no such pause */
 #define RETURNS	     4	      /* in a row from what seemed to be the end of its work */
@@ -38,10 +38,17 @@ static uint64_t seen_within(const struct rtxg_slice *s, uint32_t id)
 	return every >= LOOKED_WITHIN - LOOK_SLACK ? LOOKED_WITHIN : every + LOOK_SLACK;
 }
 
+static uint64_t longest_grace(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	const struct slice_tenant *tenant = &s->tenants[context->tenant];
+
+	return tenant->params.latency_ns && !tenant->in_turns ? GRACE_URGENT : GRACE_MAX;
+}
+
 /* It was in the middle of a kernel although its queues were empty for longer than its grace. */
 static void took_longer(struct rtxg_slice *s, struct slice_context *context)
 {
-	uint64_t most = s->tenants[context->tenant].params.latency_ns ? GRACE_URGENT : GRACE_MAX;
+	uint64_t most = longest_grace(s, context);
 
 	context->doubted = 0;
 	context->grace = context->grace * 2 < most ? context->grace * 2 : most;
@@ -354,7 +361,7 @@ void slice_demand_yielded(struct rtxg_slice *s, struct slice_context *context)
 		had_nothing(context, s->now);
 }
 
-void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context)
+void slice_demand_stopping(struct rtxg_slice *s, struct slice_context *context)
 {
 	/*
 	 * Without a sign of work it may yet be in the middle of a kernel, if it is on the engine or
@@ -366,6 +373,9 @@ void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *con
 			     slice_excess(s->read, context->seen) <= comes_back_within(s));
 	context->cut = context->wants && context->since;
 	context->probe = false;
+	/* It seemed to have none, and is to have its turn: which others' turns are short for. */
+	if (s->turns && context->had_work && !context->wants)
+		slice_wake_unread(s, s->now);
 }
 
 uint64_t slice_patience(const struct rtxg_slice *s)
@@ -406,9 +416,37 @@ static bool has_yet_to_start(const struct rtxg_slice *s, const struct slice_cont
 	       slice_excess(s->read, context->arrived) < (bound < most ? bound : most);
 }
 
+/* In turns of contexts queues are seldom looked into: when will they be, the next time? */
+static uint64_t looked_into_by(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	uint64_t ns = rtxg_slice_look_ns(s, (uint32_t)(context - s->contexts));
+
+	if (!s->turns || ns == NEVER)
+		return s->now;
+	return (ns < context->asked_ns ? s->now : context->asked_at) + ns + LOOK_SLACK;
+}
+
+/*
+ * Its queues were filled when they were looked into last, and it is not on the engine. It may wait
+ * for something else: an event, or another GPU. Whether it has come onto the engine meanwhile is in
+ * the log, and whether its queues are still filled is to be seen.
+ */
+static void look_if_blocked(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
+{
+	uint64_t shows = (context->seen > context->sign ? context->seen : context->sign) + most;
+	uint64_t looked;
+
+	if (context->since || context->blocked || s->now <= shows)
+		return;
+	looked = looked_into_by(s, context);
+	context->blocked = s->read > shows && looked <= s->now;
+	if (!context->blocked)
+		slice_wake_at(s, looked > s->now ? looked : s->now);
+}
+
 static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
 {
-	uint64_t until;
+	uint64_t until, grace = context->grace, longest = longest_grace(s, context);
 
 	if (!context->active)
 		return false;
@@ -417,21 +455,10 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 	if (context->demand != SLICE_FILLED && !slice_seen_empty(s, context))
 		return true;
 	if (context->demand == SLICE_FILLED) {
-		uint64_t shows =
-			(context->seen > context->sign ? context->seen : context->sign) + most;
-
-		/*
-		 * It may wait for something else than the engine: an event, or another GPU. Whether
-		 * it has come onto the engine meanwhile is in the log.
-		 */
-		if (!context->since && !context->blocked && s->now > shows) {
-			context->blocked = s->read > shows;
-			if (!context->blocked)
-				slice_wake_at(s, s->now);
-		}
+		look_if_blocked(s, context, most);
 		return !context->blocked;
 	}
-	until = context->sign + context->grace;
+	until = context->sign + (grace < longest ? grace : longest);
 	if (s->tenants[context->tenant].params.latency_ns &&
 	    until < context->sign + quiet(s, context))
 		until = context->sign + quiet(s, context);

@@ -114,6 +114,7 @@ struct slice_tenant {
 	bool in_turns;	  /* TURNS: turns are short enough for its bound, and it takes them */
 	uint64_t spare;	 /* so long its bound lets it be stopped, for turns by the clock; 0 = not */
 	uint64_t busy;	 /* it has had work all the time since then; 0 = it has none */
+	uint64_t steady; /* it had always had work for a while then, last */
 	bool joins;	 /* it is stopped then */
 	uint64_t joined; /* it has been stopped since then; 0 = it is not */
 	bool urgent;	 /* and its work is there */
@@ -456,7 +457,7 @@ void slice_demand_enabled(struct rtxg_slice *s, struct slice_context *context);
 /* It could have come back onto the engine for a while after it had passed its turn on. */
 void slice_demand_yielded(struct rtxg_slice *s, struct slice_context *context);
 /* It is going to be stopped. */
-void slice_demand_stopping(const struct rtxg_slice *s, struct slice_context *context);
+void slice_demand_stopping(struct rtxg_slice *s, struct slice_context *context);
 /* How much it works yet before it has nothing to do; NEVER: that cannot be told. */
 uint64_t slice_step_left(const struct rtxg_slice *s, const struct slice_context *context);
 /* How long a context that may run and has work may be off the engine. */

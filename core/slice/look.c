@@ -106,6 +106,9 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 		return at_least(s, SLICE_LOOK_GAPS);
 	if (!s->turns)
 		return at_least(s, s->params.tick_ns);
+	/* It is not on the engine: its queues may be empty by now. */
+	if (!context->is_stopped && !context->since && context->demand == SLICE_FILLED)
+		return at_least(s, s->params.tick_ns);
 	/* Turns of contexts are long. */
 	if (context->demand == SLICE_FILLED && slice_excess(s->now, context->added) > YOUNG &&
 	    (!context->gap_at || slice_excess(s->now, context->gap_at) > STEADY))

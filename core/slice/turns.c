@@ -58,8 +58,41 @@ static uint32_t pick_of(const struct rtxg_slice *s, uint32_t only, bool clock)
 	return best;
 }
 
-/* Of those that have waited for a third of their bound the one whose bound ends first. */
-static uint32_t pick_bound(const struct rtxg_slice *s, uint64_t at)
+static bool waits_with_bound(const struct slice_tenant *tenant)
+{
+	return tenant->used && tenant->in_turns && tenant->wants;
+}
+
+static uint32_t wait_with_bounds(const struct rtxg_slice *s)
+{
+	uint32_t n = 0, i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		n += waits_with_bound(&s->tenants[i]);
+	return n;
+}
+
+/*
+ * From when on one that takes turns and has a bound is next, for it has waited for half of it, or
+ * for three eighths if others may come before it.
+ */
+static uint64_t next_from(const struct rtxg_slice *s, const struct slice_tenant *tenant)
+{
+	uint64_t eighth = tenant->params.latency_ns / 8;
+
+	return tenant->seen + (wait_with_bounds(s) > 1 ? 3 : 4) * eighth;
+}
+
+static bool is_next_for_its_bound(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_tenant *tenant = &s->tenants[s->contexts[id].tenant];
+
+	return candidate(s, id) && id != s->turn && tenant->in_turns &&
+	       s->now >= next_from(s, tenant);
+}
+
+/* Of those that have waited for much of their bound the one whose bound ends first. */
+static uint32_t pick_bound(const struct rtxg_slice *s)
 {
 	uint64_t due, first = NEVER;
 	uint32_t best = NONE, i;
@@ -67,13 +100,11 @@ static uint32_t pick_bound(const struct rtxg_slice *s, uint64_t at)
 	for (i = 0; i < s->context_high; i++) {
 		const struct slice_tenant *tenant = &s->tenants[s->contexts[i].tenant];
 
-		if (!candidate(s, i) || !tenant->in_turns || i == s->turn)
+		if (!is_next_for_its_bound(s, i))
 			continue;
 		due = tenant->seen + tenant->params.latency_ns;
-		if (at + tenant->params.latency_ns / 3 * 2 < due || due >= first)
-			continue;
-		first = due;
-		best = i;
+		best = due < first ? i : best;
+		first = due < first ? due : first;
 	}
 	return best;
 }
@@ -88,7 +119,7 @@ static uint32_t pick(const struct rtxg_slice *s, uint64_t at)
 	uint64_t until;
 	uint32_t clocked = slice_clock_turn(s, at, competes, &until), best;
 
-	best = pick_bound(s, at);
+	best = pick_bound(s);
 	if (best != NONE)
 		return best;
 	best = pick_of(s, clocked, false);
@@ -112,19 +143,18 @@ static uint64_t shortest(const struct rtxg_slice *s)
 }
 
 /*
- * The longest turns of others beside those that take turns and have a bound: who has waited for a
- * third of its bound is next, and a turn may last for half as long again until a good moment comes.
+ * The longest turns of others while one waits that is next for its bound. Others whose bounds end
+ * earlier may come before it, and a turn may last for half as long again until a good moment comes.
  */
 static uint64_t most_turn(const struct rtxg_slice *s, uint32_t tenant)
 {
-	uint64_t most = NEVER;
+	uint64_t most = NEVER, n = wait_with_bounds(s);
 	uint32_t i;
 
 	for (i = 0; i < s->tenant_high; i++) {
-		const struct slice_tenant *other = &s->tenants[i];
-		uint64_t turn = other->params.latency_ns / 4;
+		uint64_t turn = s->tenants[i].params.latency_ns / (3 + n);
 
-		if (i != tenant && other->used && other->in_turns && other->wants && turn < most)
+		if (i != tenant && waits_with_bound(&s->tenants[i]) && turn < most)
 			most = turn;
 	}
 	return most;
@@ -137,8 +167,7 @@ static uint64_t most_turn(const struct rtxg_slice *s, uint32_t tenant)
 static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[s->contexts[id].tenant];
-	uint64_t most = most_turn(s, s->contexts[id].tenant), least = shortest(s);
-	uint64_t n = 0, mine = 0, length;
+	uint64_t least = shortest(s), n = 0, mine = 0, length;
 	uint32_t i;
 
 	for (i = 0; i < s->context_high; i++)
@@ -150,11 +179,13 @@ static uint64_t turn_length(const struct rtxg_slice *s, uint32_t id)
 		return s->params.turn_ns;
 	length = slice_scaled(s->params.turn_ns * n, tenant->share_ppm) / mine;
 	length = length > least ? length : least;
-	/* It has had its share, and has its turn for its bound. */
+	/*
+	 * It has had its share, and has its turn for its bound. Several that are far ahead would
+	 * take more together than one that is behind is owed at most.
+	 */
 	if (tenant->in_turns && tenant->lag > 0)
-		length = least / 4;
-	length = length < s->params.turn_ns ? length : s->params.turn_ns;
-	return length < most ? length : most;
+		length = tenant->lag > (int64_t)s->params.burst_ns / 2 ? least / 8 : least / 4;
+	return length < s->params.turn_ns ? length : s->params.turn_ns;
 }
 
 /*
@@ -170,6 +201,23 @@ static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed
 }
 
 /*
+ * The present turn ends at a good moment from *length on, and after *most at any. `bound`: the next
+ * one waits with a bound.
+ */
+static void may_stay(const struct rtxg_slice *s, bool periodic, bool bound, uint64_t *length,
+		     uint64_t *most)
+{
+	uint64_t shorter = most_turn(s, s->contexts[s->turn].tenant);
+
+	*length = turn_length(s, s->turn);
+	*most = periodic ? 3 * *length : *length * 3 / 2;
+	if (!bound)
+		return;
+	*length = *length < shorter ? *length : shorter;
+	*most = *length * 3 / 2;
+}
+
+/*
  * A change-over takes the driver about 1 ms, and a critical kernel that arrives during it waits
  * longer. So it is made when an arrival is least likely: with a periodic tenant while all are
  * stopped anyway, with a sporadic tenant just after it has run. It is not put off for ever, and for
@@ -177,8 +225,9 @@ static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed
  */
 static bool is_over(struct rtxg_slice *s, uint32_t next, bool periodic, bool good)
 {
-	uint64_t stayed = s->now - s->turn_start, length = turn_length(s, s->turn);
+	uint64_t stayed = s->now - s->turn_start, length, most;
 
+	may_stay(s, periodic, next != NONE && is_next_for_its_bound(s, next), &length, &most);
 	if (turn_of_another(s, next)) {
 		s->turn_due = s->turn_due ? s->turn_due : s->now;
 		return good || !slice_critical_active(s) || s->now >= s->turn_due + EARLY + LATE;
@@ -186,7 +235,7 @@ static bool is_over(struct rtxg_slice *s, uint32_t next, bool periodic, bool goo
 	s->turn_due = 0;
 	if (stayed < length && !owes_much(s, next, stayed))
 		return false;
-	return good || stayed >= (periodic ? 3 * length : length * 3 / 2);
+	return good || stayed >= most;
 }
 
 static void begin_turn(struct rtxg_slice *s, uint32_t id)
@@ -230,7 +279,8 @@ static void give_up_turn(struct rtxg_slice *s, uint64_t ahead)
 static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 {
 	const struct slice_context *context;
-	uint64_t end, until;
+	bool any = false, bound = false, owes = false;
+	uint64_t length, most, last, end, until;
 	uint32_t i;
 
 	if (s->turn == NONE)
@@ -245,19 +295,29 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 		slice_wake_at(s, until - ahead);
 	if (s->turn_due)
 		slice_wake_at(s, s->now + s->params.tick_ns);
-	if (periodic)
-		return;
-	end = NEVER;
 	for (i = 0; i < s->context_high; i++) {
+		const struct slice_tenant *tenant = &s->tenants[s->contexts[i].tenant];
+
 		if (i == s->turn || !candidate(s, i))
 			continue;
-		if (end == NEVER)
-			end = s->turn_start + turn_length(s, s->turn);
-		if (owes_much(s, i, shortest(s)))
-			end = s->turn_start + shortest(s);
+		any = true;
+		bound = bound || is_next_for_its_bound(s, i);
+		if (tenant->in_turns && next_from(s, tenant) > s->now)
+			slice_wake_at(s, next_from(s, tenant));
+		owes = owes || owes_much(s, i, shortest(s));
 	}
-	if (end != NEVER)
-		slice_wake_at(s, end > s->now ? end : s->now + JUST_RAN * s->params.tick_ns);
+	if (!any)
+		return;
+	may_stay(s, periodic, bound, &length, &most);
+	end = s->turn_start + (periodic && !bound ? most : length);
+	if (!periodic && owes && end > s->turn_start + shortest(s))
+		end = s->turn_start + shortest(s);
+	if (end <= s->now) {
+		last = s->turn_start + most;
+		end = s->now + JUST_RAN * s->params.tick_ns;
+		end = last > s->now && last < end ? last : end;
+	}
+	slice_wake_at(s, end);
 }
 
 /*

@@ -11,8 +11,11 @@
 /* Shares are kept by slices for so long after they were needed, for setting a slice costs most. */
 #define SHARES_FOR (1000 * MS)
 
-/* Turns may be short enough for such a bound. */
-#define IN_TURNS (30 * MS)
+/* Turns may be short enough for such a bound, or beside one that turns keep for such a one. */
+#define IN_TURNS	(5 * MS)
+#define IN_TURNS_BESIDE (30 * MS)
+/* One that always had work takes turns for so long after a pause. */
+#define TURNS_FOR (300 * MS)
 
 /*
  * Has it more work in its queues than what the engine's host takes ahead? What comes right after
@@ -117,18 +120,33 @@ static bool any_by_the_clock(const struct rtxg_slice *s)
 	return false;
 }
 
+/* Is there a tenant whose bound turns keep? It is not stopped, and its work may be long. */
+static bool any_kept_by_turns(const struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		if (s->tenants[i].used && s->tenants[i].contexts &&
+		    s->tenants[i].params.latency_ns && !slice_critical(&s->tenants[i]) &&
+		    s->tenants[i].mechanism == RTXG_SLICE_BY_TURNS)
+			return true;
+	return false;
+}
+
 /*
  * Beside critical work each slice ends after some 30 us, so of two that work slice by slice most of
- * the engine's time goes into switches. One that always has work, and whose bound is long, takes
- * turns like the others, which are short enough for it: see turns.c. Turns by the clock are not.
+ * the engine's time goes into switches. One that always has work, or had until a short pause, takes
+ * turns like the others, which are short enough for its bound: see turns.c. Turns by the clock are
+ * not.
  */
 static bool takes_turns(const struct rtxg_slice *s, uint32_t id)
 {
 	const struct slice_tenant *tenant = &s->tenants[id];
+	uint64_t least = any_kept_by_turns(s) ? IN_TURNS_BESIDE : IN_TURNS;
 
 	return s->turns && tenant->mechanism != RTXG_SLICE_BY_TURNS &&
-	       tenant->params.latency_ns >= IN_TURNS && slice_is_steady(s, id) &&
-	       !any_by_the_clock(s);
+	       tenant->params.latency_ns >= least && tenant->steady &&
+	       slice_excess(s->now, tenant->steady) < TURNS_FOR && !any_by_the_clock(s);
 }
 
 void slice_look_at_urgent(struct rtxg_slice *s)
@@ -148,6 +166,7 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 			slice_excess(tenant->overdraft, slice_scaled(worked, tenant->share_ppm));
 		tenant->exempt = tenant->urgent = tenant->in_turns = false;
 		tenant->busy = !tenant->wants ? 0 : tenant->busy ? tenant->busy : s->now;
+		tenant->steady = slice_is_steady(s, i) ? s->now : tenant->steady;
 		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant)) {
 			tenant->level = tenant->joins = false;
 			tenant->generous = 0;
