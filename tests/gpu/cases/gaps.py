@@ -19,6 +19,8 @@ MINS = {"first": 50, "second": 30}
 DUE = 100 * MINS["first"] / sum(MINS.values())
 #: the windows, s after the critical task has come: at first, and later
 FIRST, LATER = (0.3, 2.3), 3.3
+#: the bound of the vGPU with the larger share, where it has one, ms
+BOUND_MS = 25
 
 
 @dataclass
@@ -77,14 +79,16 @@ def on_engine(line: Timeline, pid: int, begin: int, end: int) -> int:
     return ns
 
 
-def beside_a_task(product: Product, first: First, second: int, length: float) -> dict[str, Any]:
+def beside_a_task(product: Product, first: First, second: int, length: float, bound: bool) -> dict[str, Any]:
     """One build, from the moment that the critical task has come: for how long both programs were
-    on the engine at first and later, the steps of a training, and the task's latency."""
+    on the engine at first and later, the steps of a training, the task's latency, and, where the
+    vGPU with the larger share has a bound, how many waits were longer."""
     setup = product.setup
     product.start()
     try:
         for vgpu, pid in (("first", first.pid), ("second", second)):
-            product.vgpu(vgpu, min=f"{MINS[vgpu]}%")
+            limits = {"latency": f"{BOUND_MS}ms"} if bound and vgpu == "first" else {}
+            product.vgpu(vgpu, min=f"{MINS[vgpu]}%", **limits)
             product.rtxg("set", "-p", str(pid), "-v", vgpu)
         product.vgpu("urgent", priority=60)
         time.sleep(1)
@@ -95,14 +99,17 @@ def beside_a_task(product: Product, first: First, second: int, length: float) ->
             came = time.monotonic_ns()
             time.sleep(LATER + length + 0.5)
             line = product.timeline()
+            waits = product.long_waits(1e6 * BOUND_MS).get("first", 0) if bound else 0
             task.wait(60)
         jobs = np.loadtxt(out, ndmin=2)
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"longer_waits_than_the_bound": waits} if bound else {}
         for name, (a, b) in (("at first", FIRST), ("later", (LATER, LATER + length))):
             window = came + int(1e9 * a), came + int(1e9 * b)
             mine = on_engine(line, first.pid, *window)
+            both = mine + on_engine(line, second, *window)
             found[name] = {
-                "part": 100 * mine / (mine + on_engine(line, second, *window)),
+                "part": 100 * mine / both,
+                "both_on_engine": 100 * both / (window[1] - window[0]),
                 "seconds_on_engine_a_second": mine / (window[1] - window[0]),
                 "steps_per_s": first.steps(*window),
             }
@@ -123,12 +130,13 @@ def allowed(found: dict[str, Any], alone: float) -> float:
 
 
 def case_gaps(setup: Setup) -> None:
-    """Shares beside a critical task: of kernels that are each waited for, and of a training."""
+    """Shares beside a critical task: of kernels that are each waited for, also with a bound on
+    latency, and of a training."""
     length, rounds = setup.seconds(4, 8), 1 if setup.quick else 2
     builds = [setup.bin, *setup.beside]
     product = Product(setup)
     try:
-        for kind in ("kernels", "training"):
+        for kind in ("kernels", "training", "bound"):
             found: dict[Path, list[dict[str, Any]]] = {build: [] for build in builds}
             with first_program(setup, kind) as first, Programs(setup) as programs:
                 alone = first.steps_for(setup.seconds(2, 4)) if kind == "training" else 0
@@ -140,13 +148,15 @@ def case_gaps(setup: Setup) -> None:
                 for n in range(rounds):
                     for build in builds if n % 2 == 0 else builds[::-1]:
                         product.use(build)
-                        found[build].append(beside_a_task(product, first, second, length))
+                        found[build].append(beside_a_task(product, first, second, length, kind == "bound"))
             for build in builds:
                 name = f", {build.name}" if setup.beside else ""
                 if kind == "kernels":
                     record_share(setup, name, found[build])
-                else:
+                elif kind == "training":
                     record_steps(setup, name, found[build], alone, stock)
+                else:
+                    record_bound(setup, name, found[build])
     finally:
         product.__exit__()
 
@@ -183,3 +193,15 @@ def record_steps(setup: Setup, name: str, found: list[dict[str, Any]], alone: fl
             rounds=[f[when] for f in found],
             steps_per_s={"alone": alone, "stock, without the task": stock, "most": most},
         )
+
+
+def record_bound(setup: Setup, name: str, found: list[dict[str, Any]]) -> None:
+    """Of the program that always has work, in a vGPU with a bound on latency."""
+    title = f"{DUE:.1f} % and a bound of {BOUND_MS} ms beside a critical task{name}"
+    later = [f["later"] for f in found]
+    part = float(np.mean([x["part"] for x in later]))
+    both = float(np.mean([x["both_on_engine"] for x in later]))
+    waits = sum(f["longer_waits_than_the_bound"] for f in found)
+    setup.record(f"{title}: its part", "% of both", None, part, f"{DUE:.1f} +- 3", abs(part - DUE) <= 3, rounds=later)
+    setup.record(f"{title}: both on the engine", "% of the time", None, both, "85", both >= 85)
+    setup.record(f"{title}: waits longer than the bound", "", None, waits, "0", not waits)
