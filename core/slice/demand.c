@@ -16,7 +16,7 @@
 
 #define GRACE_MIN    (250 * US)
 #define GRACE_MAX    (64 * MS)
-#define GRACE_URGENT (8 * MS) /* with a latency, but for turns: all others wait meanwhile */
+#define GRACE_URGENT (8 * MS) /* while its bound is kept: all others wait meanwhile */
 #define PAUSE_FORGET 16	      /* of a pause, a part of so many is forgotten with each shorter one */
 #define BURST_FORGET 8	      /* and with each burst that had no such pause */
 #define RETURNS	     4	      /* in a row from what seemed to be the end of its work */
@@ -40,9 +40,7 @@ static uint64_t seen_within(const struct rtxg_slice *s, uint32_t id)
 
 static uint64_t longest_grace(const struct rtxg_slice *s, const struct slice_context *context)
 {
-	const struct slice_tenant *tenant = &s->tenants[context->tenant];
-
-	return tenant->params.latency_ns && !tenant->in_turns ? GRACE_URGENT : GRACE_MAX;
+	return s->tenants[context->tenant].exempt ? GRACE_URGENT : GRACE_MAX;
 }
 
 /* It was in the middle of a kernel although its queues were empty for longer than its grace. */
@@ -416,7 +414,10 @@ static bool has_yet_to_start(const struct rtxg_slice *s, const struct slice_cont
 	       slice_excess(s->read, context->arrived) < (bound < most ? bound : most);
 }
 
-/* In turns of contexts queues are seldom looked into: when will they be, the next time? */
+/*
+ * In turns of contexts queues are seldom looked into: by when have they been, since it is wanted as
+ * often as it is now?
+ */
 static uint64_t looked_into_by(const struct rtxg_slice *s, const struct slice_context *context)
 {
 	uint64_t ns = rtxg_slice_look_ns(s, (uint32_t)(context - s->contexts));
@@ -446,7 +447,7 @@ static void look_if_blocked(struct rtxg_slice *s, struct slice_context *context,
 
 static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
 {
-	uint64_t until, grace = context->grace, longest = longest_grace(s, context);
+	uint64_t until, longest = longest_grace(s, context);
 
 	if (!context->active)
 		return false;
@@ -458,7 +459,9 @@ static bool has_work(struct rtxg_slice *s, struct slice_context *context, uint64
 		look_if_blocked(s, context, most);
 		return !context->blocked;
 	}
-	until = context->sign + (grace < longest ? grace : longest);
+	/* It was longer while it took turns. */
+	context->grace = context->grace < longest ? context->grace : longest;
+	until = context->sign + context->grace;
 	if (s->tenants[context->tenant].params.latency_ns &&
 	    until < context->sign + quiet(s, context))
 		until = context->sign + quiet(s, context);

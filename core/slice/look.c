@@ -99,6 +99,9 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	/* It waits for its turn, with work. */
 	if (context->is_stopped && context->had_work)
 		return NEVER;
+	/* Its work may come at any time, and is to have its turn in time. */
+	if (tenant->in_turns && !context->wants)
+		return at_least(s, tenant->params.latency_ns / 8);
 	/* The log tells when it has work. */
 	if (tenant->runs_beside)
 		return at_least(s, s->params.tick_ns);

@@ -85,26 +85,33 @@ static uint64_t next_from(const struct rtxg_slice *s, const struct slice_tenant 
 
 static bool is_next_for_its_bound(const struct rtxg_slice *s, uint32_t id)
 {
-	const struct slice_tenant *tenant = &s->tenants[s->contexts[id].tenant];
+	uint32_t of = s->contexts[id].tenant;
 
-	return candidate(s, id) && id != s->turn && tenant->in_turns &&
-	       s->now >= next_from(s, tenant);
+	return candidate(s, id) && s->tenants[of].in_turns &&
+	       (s->turn == NONE || s->contexts[s->turn].tenant != of) &&
+	       s->now >= next_from(s, &s->tenants[of]);
 }
 
-/* Of those that have waited for much of their bound the one whose bound ends first. */
+/*
+ * Of those that have waited for much of their bound the one whose bound ends first; of several of
+ * its contexts the one that has had least.
+ */
 static uint32_t pick_bound(const struct rtxg_slice *s)
 {
 	uint64_t due, first = NEVER;
 	uint32_t best = NONE, i;
 
 	for (i = 0; i < s->context_high; i++) {
-		const struct slice_tenant *tenant = &s->tenants[s->contexts[i].tenant];
+		const struct slice_context *context = &s->contexts[i];
+		const struct slice_tenant *tenant = &s->tenants[context->tenant];
 
 		if (!is_next_for_its_bound(s, i))
 			continue;
 		due = tenant->seen + tenant->params.latency_ns;
-		best = due < first ? i : best;
-		first = due < first ? due : first;
+		if (due > first || (due == first && context->work >= s->contexts[best].work))
+			continue;
+		first = due;
+		best = i;
 	}
 	return best;
 }
@@ -143,8 +150,9 @@ static uint64_t shortest(const struct rtxg_slice *s)
 }
 
 /*
- * The longest turns of others while one waits that is next for its bound. Others whose bounds end
- * earlier may come before it, and a turn may last for half as long again until a good moment comes.
+ * The longest turns while one waits that is next for its bound: the shortest that any of the others
+ * with a bound needs, for these may be next soon. Those whose bounds end earlier come before it,
+ * and a turn may last for half as long again until a good moment comes.
  */
 static uint64_t most_turn(const struct rtxg_slice *s, uint32_t tenant)
 {

@@ -149,6 +149,24 @@ static bool takes_turns(const struct rtxg_slice *s, uint32_t id)
 	       slice_excess(s->now, tenant->steady) < TURNS_FOR && !any_by_the_clock(s);
 }
 
+/* What follows from the parameters and from which contexts there are. */
+static void choose_mechanisms(struct rtxg_slice *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++) {
+		struct slice_tenant *tenant = &s->tenants[i];
+
+		if (!tenant->used || !tenant->params.latency_ns || slice_critical(tenant))
+			continue;
+		tenant->mechanism = slice_mechanism(s, i);
+		tenant->look = slice_look_for(s, i);
+		tenant->for_bound = slice_for_bound(s, i, &tenant->for_others);
+		tenant->spare = slice_spare(s, i, tenant->for_others);
+	}
+	s->changed = false;
+}
+
 void slice_look_at_urgent(struct rtxg_slice *s)
 {
 	/* What was charged may have been taken back: then nothing has passed. */
@@ -157,6 +175,8 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 	uint32_t i;
 
 	s->worked_then += worked;
+	if (s->changed)
+		choose_mechanisms(s);
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 		int64_t ahead;
@@ -171,12 +191,6 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 			tenant->level = tenant->joins = false;
 			tenant->generous = 0;
 			continue;
-		}
-		if (s->changed) {
-			tenant->mechanism = slice_mechanism(s, i);
-			tenant->look = slice_look_for(s, i);
-			tenant->for_bound = slice_for_bound(s, i, &tenant->for_others);
-			tenant->spare = slice_spare(s, i, tenant->for_others);
 		}
 		slices = tenant->mechanism == RTXG_SLICE_BY_SLICES;
 		reckon_level(s, tenant);
@@ -197,7 +211,6 @@ void slice_look_at_urgent(struct rtxg_slice *s)
 					 (!tenant->level ||
 					  (tenant->lag < burst * 9 / 10 && works_long(s, i)));
 	}
-	s->changed = false;
 	share_bounds(s);
 }
 
