@@ -12,7 +12,7 @@
 #define SHARES_FOR (1000 * MS)
 
 /* Turns may be short enough for such a bound, or beside one that turns keep for such a one. */
-#define IN_TURNS	(5 * MS)
+#define IN_TURNS	(8 * MS)
 #define IN_TURNS_BESIDE (30 * MS)
 /* One that always had work takes turns for so long after a pause. */
 #define TURNS_FOR (300 * MS)
