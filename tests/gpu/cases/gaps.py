@@ -79,7 +79,9 @@ def on_engine(line: Timeline, pid: int, begin: int, end: int) -> int:
     return ns
 
 
-def beside_a_task(product: Product, first: First, second: int, length: float, bound: bool) -> dict[str, Any]:
+def beside_a_task(
+    product: Product, first: First, second: int, length: float, bound: bool
+) -> dict[str, Any]:
     """One build, from the moment that the critical task has come: for how long both programs were
     on the engine at first and later, the steps of a training, the task's latency, and, where the
     vGPU with the larger share has a bound, how many waits were longer."""
@@ -148,7 +150,9 @@ def case_gaps(setup: Setup) -> None:
                 for n in range(rounds):
                     for build in builds if n % 2 == 0 else builds[::-1]:
                         product.use(build)
-                        found[build].append(beside_a_task(product, first, second, length, kind == "bound"))
+                        found[build].append(
+                            beside_a_task(product, first, second, length, kind == "bound")
+                        )
             for build in builds:
                 name = f", {build.name}" if setup.beside else ""
                 if kind == "kernels":
@@ -177,7 +181,9 @@ def record_share(setup: Setup, name: str, found: list[dict[str, Any]]) -> None:
         )
 
 
-def record_steps(setup: Setup, name: str, found: list[dict[str, Any]], alone: float, stock: float) -> None:
+def record_steps(
+    setup: Setup, name: str, found: list[dict[str, Any]], alone: float, stock: float
+) -> None:
     """Of the training, which has nothing to do for a part of the time."""
     for when in ("at first", "later"):
         value = float(np.mean([f[when]["steps_per_s"] for f in found]))
@@ -202,6 +208,14 @@ def record_bound(setup: Setup, name: str, found: list[dict[str, Any]]) -> None:
     part = float(np.mean([x["part"] for x in later]))
     both = float(np.mean([x["both_on_engine"] for x in later]))
     waits = sum(f["longer_waits_than_the_bound"] for f in found)
-    setup.record(f"{title}: its part", "% of both", None, part, f"{DUE:.1f} +- 3", abs(part - DUE) <= 3, rounds=later)
+    setup.record(
+        f"{title}: its part",
+        "% of both",
+        None,
+        part,
+        f"{DUE:.1f} +- 3",
+        abs(part - DUE) <= 3,
+        rounds=later,
+    )
     setup.record(f"{title}: both on the engine", "% of the time", None, both, "85", both >= 85)
     setup.record(f"{title}: waits longer than the bound", "", None, waits, "0", not waits)
