@@ -297,6 +297,41 @@ static void bounds_are_kept_where_programs_come_and_go(void **state)
 	assert_true(worst.waits > sets * 10);
 }
 
+/* A vGPU with a bound has three programs, and each has its turns, as has the other vGPU. */
+static void programs_of_a_vgpu_with_a_bound_have_turns_in_turn(void **state)
+{
+	struct model_program task = {
+		.kernel_ns = 100 * US, .burst = 1, .pause_min_ns = 10 * MS, .pause_max_ns = 11 * MS
+	};
+	struct model *m = model_open(ALL, NULL, 1);
+	double all = 0;
+
+	(void)state;
+	model_tenant(m, 0, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY });
+	model_tenant(m, 1, (struct rtxg_slice_tenant){ .min_ppm = 300000, .latency_ns = 10 * MS });
+	model_tenant(m, 2, (struct rtxg_slice_tenant){ .min_ppm = 500000 });
+	model_program(m, task);
+	for (uint32_t i = 1; i <= 4; i++) {
+		struct model_program p = programs[HOG];
+
+		p.tenant = i < 4 ? 1 : 2;
+		model_program(m, p);
+	}
+	model_run(m, 5 * S);
+	for (uint32_t i = 1; i <= 4; i++)
+		all += (double)model_stats(m, i)->work_ns;
+	for (uint32_t i = 1; i <= 4; i++) {
+		double got = 100 * (double)model_stats(m, i)->work_ns / all;
+		double due = i < 4 ? 12.5 : 62.5;
+
+		if (got < due - 4)
+			fail_msg("program %u has %.1f for %.1f %%", i, got, due);
+	}
+	if (model_wrong(m))
+		fail_msg("%s", model_wrong(m));
+	model_close(m);
+}
+
 /*
  * Who is alone with a critical task has shorter slices than those that a tenant with a bound runs
  * beside: there each slice ends with a switch.
@@ -338,6 +373,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(shares_are_kept_beside_a_critical_task),
 		cmocka_unit_test(bounds_and_shares_are_kept_beside_a_critical_task),
 		cmocka_unit_test(bounds_are_kept_where_programs_come_and_go),
+		cmocka_unit_test(programs_of_a_vgpu_with_a_bound_have_turns_in_turn),
 		cmocka_unit_test(slices_are_shortest_where_they_cost_nothing),
 	};
 
