@@ -22,7 +22,7 @@
 #define VGPUS	    7u /* two to five with a latency, and up to two without */
 #define AMONG(list) (list)[below(sizeof(list) / sizeof((list)[0]))]
 
-static int sets = 150;
+static int sets = MODEL_SETS(150, 30);
 static uint64_t seed;
 
 static uint32_t below(uint32_t n)

@@ -27,7 +27,7 @@
  */
 #define DECISIONS 1000u
 
-static int sets = 240;
+static int sets = MODEL_SETS(240, 120);
 static uint64_t seed;
 
 static uint32_t below(uint32_t n)
