@@ -133,12 +133,15 @@ struct slice_tenant {
 	bool gain_whole;    /* it was present all the time since */
 
 	/* release.c, for periodic tenants */
-	uint64_t seen;	   /* last on the engine */
-	uint64_t phase;	   /* time of its last release, as far as can be told; 0 = unknown */
-	uint64_t release;  /* the next one; NEVER = unknown */
-	uint64_t held_for; /* the one that all were stopped for last */
-	uint32_t misses;   /* starts in a row that did not fit the period */
-	uint32_t hits;	   /* starts in a row that came as expected */
+	uint64_t seen;	    /* last on the engine */
+	uint64_t phase;	    /* time of its last release, as far as can be told; 0 = unknown */
+	uint64_t release;   /* the next one; NEVER = unknown */
+	uint64_t held_for;  /* the one that all were stopped for last */
+	uint32_t misses;    /* starts in a row that did not fit the period */
+	uint32_t hits;	    /* starts that came as expected, less those that did not */
+	uint32_t earlier;   /* releases in a row ahead of which it came much too early, */
+	uint64_t early_for; /* the last one of them */
+	bool regular;	    /* its releases are known */
 
 	struct slice_promise promise; /* promise.c */
 

@@ -8,7 +8,10 @@
 #include "internal.h"
 
 /* releases that were seen as expected before a context is brought in ahead of them */
-#define WARM_AFTER  20
+#define WARM_AFTER  10
+#define HITS_MOST   (2 * WARM_AFTER)
+#define ODD	    5	/* a start that was not as expected takes back so many that were */
+#define EARLIER	    3	/* releases are earlier if starts of so many in a row were */
 #define WARM_LISTEN 200 /* one release of so many is waited for */
 /* in a shorter period, in units of warm_ns, a context would be on the engine early too often */
 #define WARM_PERIODS 8
@@ -38,7 +41,7 @@ static bool warms_for(const struct rtxg_slice *s, const struct slice_tenant *ten
 		      uint64_t release)
 {
 	return may_warm(s, tenant) && tenant->contexts && tenant->warming == tenant->contexts &&
-	       tenant->hits >= WARM_AFTER && release && release != NEVER &&
+	       tenant->regular && release && release != NEVER &&
 	       release / tenant->params.period_ns % WARM_LISTEN;
 }
 
@@ -46,7 +49,37 @@ void slice_forget_releases(struct slice_tenant *tenant)
 {
 	tenant->phase = 0;
 	tenant->release = NEVER;
-	tenant->misses = tenant->hits = 0;
+	tenant->misses = tenant->hits = tenant->earlier = 0;
+	tenant->early_for = 0;
+	tenant->regular = false;
+}
+
+/* A start was seen that was as expected, or was not: once says little of the others. */
+static void count_start(struct slice_tenant *tenant, bool as_expected)
+{
+	if (as_expected)
+		tenant->hits += tenant->hits < HITS_MOST;
+	else
+		tenant->hits = tenant->hits > ODD ? tenant->hits - ODD : 0;
+	if (tenant->hits >= WARM_AFTER)
+		tenant->regular = true;
+	else if (!tenant->hits)
+		tenant->regular = false;
+}
+
+/*
+ * It came much too early for the release at `due`. Where releases are known that may be other work,
+ * as what a library does once; so may it be if it comes ahead of each, but then that counts.
+ */
+static bool is_other_work(struct slice_tenant *tenant, uint64_t due)
+{
+	bool again = due < tenant->early_for + tenant->params.period_ns * 3 / 2;
+
+	if (!tenant->regular)
+		return false;
+	tenant->earlier = again ? tenant->earlier + (due > tenant->early_for) : 1;
+	tenant->early_for = due;
+	return tenant->earlier < EARLIER;
 }
 
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at)
@@ -61,10 +94,13 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		return;
 	}
 	if (at <= tenant->phase) {
-		if (tenant->phase - at < period / 4)
+		if (tenant->phase - at < period / 100)
 			tenant->phase = at;
 		return;
 	}
+	/* It has come for that release before, and is back. */
+	if (at - tenant->phase < period / 4)
+		return;
 	expected = tenant->phase + (at - tenant->phase) / period * period;
 	late = at - expected;
 	early = expected + period - at;
@@ -76,17 +112,19 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		return;
 	if (early < late && early < period / 4) {
 		/* No start was seen so early before: releases are where the earliest starts are. */
+		count_start(tenant, early <= period / 100);
+		if (early > period / 100 && is_other_work(tenant, expected + period))
+			return;
 		tenant->phase = at;
 		tenant->misses = 0;
-		tenant->hits = early > period / 100 ? 0 : tenant->hits + 1;
 	} else if (late < period / 4) {
 		/* Delayed by what was still running; follow slowly, for the clocks may drift. */
 		tenant->phase = expected + (late < drift ? late : drift);
 		tenant->misses = 0;
-		tenant->hits = late > period / 50 ? 0 : tenant->hits + 1;
+		count_start(tenant, late <= period / 50);
 	} else if (++tenant->misses >= RELOCK) {
+		slice_forget_releases(tenant);
 		tenant->phase = at;
-		tenant->misses = tenant->hits = 0;
 	} else {
 		tenant->phase = expected;
 	}

@@ -805,9 +805,9 @@ static void brought_in_ahead(uint32_t jobs_a_reading)
 							     .value = RTXG_SLICE_UNREAD });
 		start += 10 * MS;
 	}
-	/* 21 at each beginning, or as many as until the log is read, and one of 200 */
-	assert_true(listened >= 40 && listened < 60 + 2 * jobs_a_reading);
-	assert_true(told > 940 - 2 * jobs_a_reading);
+	/* 11 at each beginning, or as many as until the log is read, and one of 200 */
+	assert_true(listened >= 20 && listened < 40 + 2 * jobs_a_reading);
+	assert_true(told > 960 - 2 * jobs_a_reading);
 	teardown(&m);
 }
 
@@ -834,6 +834,69 @@ static void regular_jobs(struct model *m, uint32_t context, uint64_t period)
 				.type = RTXG_SLICE_EV_END, .context = context, .at_ns = m->now });
 		feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
 	}
+}
+
+/*
+ * Jobs of a program with a period of 10 ms. At its 31st release, and at `times` releases in all, it
+ * also starts other work, `other` us after the release. Returns when its next release will be.
+ */
+static uint64_t starts_beside_releases(struct model *m, int64_t other, uint32_t times,
+				       uint32_t jobs)
+{
+	struct rtxg_slice_event start = { .type = RTXG_SLICE_EV_START };
+	uint64_t release = 20 * MS;
+
+	setup(m, &both);
+	tenant(m, 0, 0, 0, CRITICAL, 10 * MS);
+	feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD });
+	feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_WARMS });
+	for (uint32_t job = 0; job < jobs; job++, release += 10 * MS) {
+		uint64_t at[2] = { release, release };
+		uint32_t n = 0;
+
+		if (job >= 30 && job < 30 + times && other) {
+			at[other < 0 ? 0 : 1] = release + (uint64_t)(other * (int64_t)US);
+			n = 1;
+		}
+		for (uint32_t i = 0; i <= n; i++) {
+			m->now = start.at_ns = at[i];
+			feed(m, &start);
+			m->now += 20 * US;
+			feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END,
+							    .at_ns = m->now });
+			feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		}
+	}
+	return release;
+}
+
+/* What a program does once, as what a library does at its first call, is no release. */
+static void other_work_changes_no_release(void **state)
+{
+	static const int64_t others[] = { -9100, -7400, -5000, -2400, -1100, -600,
+					  120,	 600,	855,   2400,  2600,  5000 };
+	struct model m;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+		for (uint32_t times = 1; times < 3; times++) {
+			uint64_t next = starts_beside_releases(&m, others[i], times, 31 + times);
+
+			assert_int_equal(rtxg_slice_next_release(m.core, 0), next);
+			assert_int_equal(rtxg_slice_next_warm(m.core, 0), next - 350 * US);
+			teardown(&m);
+		}
+	}
+}
+
+/* But if it always has work so early that belongs to the release. */
+static void releases_are_where_the_earliest_starts_are(void **state)
+{
+	struct model m;
+	uint64_t next = starts_beside_releases(&m, -1100, 100, 60) - 1100 * US;
+
+	assert_int_equal(rtxg_slice_next_release(m.core, 0), next);
+	assert_int_equal(rtxg_slice_next_warm(m.core, 0), next - 350 * US);
+	teardown(&m);
 }
 
 static void only_programs_that_all_can_are_brought_in_ahead(void **state)
@@ -1102,6 +1165,8 @@ int main(void)
 		cmocka_unit_test(critical_waits_for_one_short_slice),
 		cmocka_unit_test(periodic_finds_the_engine_free),
 		cmocka_unit_test(a_context_is_brought_in_ahead_of_its_release),
+		cmocka_unit_test(other_work_changes_no_release),
+		cmocka_unit_test(releases_are_where_the_earliest_starts_are),
 		cmocka_unit_test(a_context_is_brought_in_ahead_where_the_log_is_read_late),
 		cmocka_unit_test(only_programs_that_all_can_are_brought_in_ahead),
 		cmocka_unit_test(work_that_is_not_urgent_waits_while_a_release_is_near),
