@@ -225,8 +225,9 @@ void slice_demand(struct rtxg_slice *s, const struct rtxg_slice_event *look, boo
 		 * Another one took the engine, and it did not come back until it had new work: as
 		 * far as the log has been read.
 		 */
-		if (!context->since && !context->is_stopped && !context->doubted &&
-		    !s->tenants[context->tenant].runs_beside && slice_seen_empty(s, context) &&
+		if (context->stays && !context->since && !context->is_stopped &&
+		    !context->doubted && !s->tenants[context->tenant].runs_beside &&
+		    slice_seen_empty(s, context) &&
 		    (!s->plain || unwanted_until(s) > context->left) &&
 		    told > context->sign + context->grace &&
 		    told > context->seen + context->grace) {

@@ -335,6 +335,14 @@ static inline bool slice_sliceable(const struct slice_context *context)
 	return !context->load && !context->retry[RTXG_SLICE_SET - 1].never;
 }
 
+/* Its driver may be making it: that is little work, in pieces of which its program waits for each. */
+#define SLICE_MADE  (30 * MS)
+#define SLICE_YOUNG (3000 * MS)
+static inline bool slice_is_made(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return context->work < SLICE_MADE && slice_excess(s->now, context->added) <= SLICE_YOUNG;
+}
+
 /* Is it out of reach of all that the lever could do? */
 static inline bool slice_is_load(const struct rtxg_slice *s, const struct slice_context *context)
 {

@@ -7,7 +7,6 @@
  */
 #include "internal.h"
 
-#define YOUNG	      (3000 * MS) /* what its driver and its libraries build comes now and then */
 #define YOUNG_STAYS   4
 #define SETTLED_TICKS 4
 #define CALM_TICKS    10
@@ -24,12 +23,39 @@ static bool others_active(const struct rtxg_slice *s, uint32_t tenant)
 	return false;
 }
 
+/*
+ * In turns one that has just come is stopped as soon as it begins to work. What is done while it is
+ * being made cannot be preempted: beside the one whose turn it is a critical kernel waits for two
+ * pieces of it. Its queues show the beginning sooner than the log, which the driver does not read
+ * while it makes a context.
+ */
+static bool begins(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return s->turns && s->turn != NONE && s->params.can & RTXG_SLICE_CAN_DEMAND &&
+	       slice_stoppable(context) && !context->active && context->stays <= YOUNG_STAYS &&
+	       slice_excess(s->now, context->added) <= SLICE_YOUNG;
+}
+
+/* Has another one work, and is stopped? */
+static bool another_waits(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (i != id && s->contexts[i].used && s->contexts[i].is_stopped &&
+		    s->contexts[i].wants)
+			return true;
+	return false;
+}
+
 /* May the log tell of it at any time what is to be answered soon? */
 static bool is_young(const struct rtxg_slice *s, const struct slice_context *context)
 {
 	if (slice_retried(s, context))
 		return true;
-	return slice_excess(s->now, context->added) <= YOUNG &&
+	if (begins(s, context) && context->demand != SLICE_UNSEEN)
+		return false;
+	return slice_excess(s->now, context->added) <= SLICE_YOUNG &&
 	       (context->stays <= YOUNG_STAYS ||
 		(!context->active && !slice_critical(&s->tenants[context->tenant])));
 }
@@ -94,7 +120,11 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	/* Short slices keep its bound; when it has work for longer, the others are stopped, too. */
 	if (tenant->exempt && tenant->mechanism == RTXG_SLICE_BY_TURNS)
 		return at_least(s, SLICE_LOOK_GAPS);
-	if (!context->active || !(s->params.can & RTXG_SLICE_CAN_SUSPEND))
+	if (!(s->params.can & RTXG_SLICE_CAN_SUSPEND))
+		return NEVER;
+	if (begins(s, context))
+		return at_least(s, s->params.tick_ns / 4);
+	if (!context->active)
 		return NEVER;
 	/* It waits for its turn, with work. */
 	if (context->is_stopped && context->had_work)
@@ -102,6 +132,9 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	/* Its work may come at any time, and is to have its turn in time. */
 	if (tenant->in_turns && !context->wants)
 		return at_least(s, tenant->params.latency_ns / 8);
+	/* It has its turn for a piece of work, and the others wait until that is over. */
+	if (id == s->turn && slice_is_made(s, context) && another_waits(s, id))
+		return at_least(s, s->params.tick_ns / 4);
 	/* The log tells when it has work. */
 	if (tenant->runs_beside)
 		return at_least(s, s->params.tick_ns);
@@ -113,7 +146,7 @@ uint64_t rtxg_slice_look_ns(const struct rtxg_slice *s, uint32_t id)
 	if (!context->is_stopped && !context->since && context->demand == SLICE_FILLED)
 		return at_least(s, s->params.tick_ns);
 	/* Turns of contexts are long. */
-	if (context->demand == SLICE_FILLED && slice_excess(s->now, context->added) > YOUNG &&
+	if (context->demand == SLICE_FILLED && slice_excess(s->now, context->added) > SLICE_YOUNG &&
 	    (!context->gap_at || slice_excess(s->now, context->gap_at) > STEADY))
 		return at_least(s, CALM_TICKS * s->params.tick_ns);
 	return at_least(s, SETTLED_TICKS * s->params.tick_ns);

@@ -100,7 +100,7 @@ static bool see(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, 
 	if (c->sight.whole_since) {
 		read_channels(g, c, &k);
 		told = k.work ? NV_TOLD_WORK : NV_TOLD_NO_WORK;
-	} else if (c->sight.told) {
+	} else if (c->sight.told && c->worked) {
 		told = NV_TOLD_WORK; /* what is not seen may be there */
 	} else {
 		return false;

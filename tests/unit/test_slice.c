@@ -934,6 +934,65 @@ static void only_programs_that_all_can_are_brought_in_ahead(void **state)
 	teardown(&m);
 }
 
+static bool is_to_be_stopped(const struct model *m, uint32_t context)
+{
+	for (int i = 0; i < m->pending_count; i++)
+		if (m->pending[i].a.type == RTXG_SLICE_SUSPEND &&
+		    m->pending[i].a.context == context)
+			return true;
+	return false;
+}
+
+/*
+ * What has just come beside critical work is looked into, and stopped as soon as it has work. That
+ * it had none before is no gap in its work.
+ */
+static void one_that_comes_is_stopped_when_it_begins(void **state)
+{
+	static const struct rtxg_slice_params params = { .can = RTXG_SLICE_CAN_SLICE |
+								RTXG_SLICE_CAN_SUSPEND |
+								RTXG_SLICE_CAN_DEMAND };
+	struct rtxg_slice_event e = { .type = RTXG_SLICE_EV_ADD };
+	struct model m;
+
+	setup(&m, &params);
+	tenant(&m, 0, 0, 0, CRITICAL, 0);
+	tenant(&m, 1, 40, 0, BEST_EFFORT, 0);
+	tenant(&m, 2, 40, 0, BEST_EFFORT, 0);
+	for (e.context = 0; e.context < 3; e.context++) {
+		e.tenant = e.context;
+		feed(&m, &e);
+	}
+	e = (struct rtxg_slice_event){ .type = RTXG_SLICE_EV_START, .context = 1 };
+	m.now = e.at_ns = 10 * MS;
+	feed(&m, &e);
+	assert_int_equal(rtxg_slice_look_ns(m.core, 2), RTXG_SLICE_NEVER); /* none is critical */
+	m.now = e.at_ns = 20 * MS;
+	e.context = 0;
+	feed(&m, &e);
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+	assert_int_equal(rtxg_slice_look_ns(m.core, 2), 750 * US);
+	for (int look = 0; look < 4; look++) {
+		m.now += 750 * US;
+		if (look == 3) /* as far as the log tells it has not been on the engine */
+			feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_DEMAND,
+						     .context = 2,
+						     .at_ns = m.now,
+						     .since_ns = m.now - 750 * US,
+						     .value = look < 3 ? RTXG_SLICE_NO_WORK
+								       : RTXG_SLICE_WORK });
+		assert_true(is_to_be_stopped(&m, 2) == (look == 3));
+	}
+	/* It waits for its turn, and then it is not taken for one with gaps: 250 us. */
+	assert_int_equal(rtxg_slice_look_ns(m.core, 2), RTXG_SLICE_NEVER);
+	m.now = e.at_ns = 200 * MS;
+	feed(&m, &e);
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+	assert_true(rtxg_slice_look_ns(m.core, 2) >= 750 * US);
+	teardown(&m);
+}
+
 static void work_that_is_not_urgent_waits_while_a_release_is_near(void **state)
 {
 	struct rtxg_slice_event release = { .type = RTXG_SLICE_EV_RELEASE,
@@ -1169,6 +1228,7 @@ int main(void)
 		cmocka_unit_test(releases_are_where_the_earliest_starts_are),
 		cmocka_unit_test(a_context_is_brought_in_ahead_where_the_log_is_read_late),
 		cmocka_unit_test(only_programs_that_all_can_are_brought_in_ahead),
+		cmocka_unit_test(one_that_comes_is_stopped_when_it_begins),
 		cmocka_unit_test(work_that_is_not_urgent_waits_while_a_release_is_near),
 		cmocka_unit_test(goes_back_when_the_critical_one_falls_silent),
 		cmocka_unit_test(turn_of_an_idle_one_is_passed_on),

@@ -25,7 +25,7 @@
  * One of so many may be: which program's turn is next depends on who was on the engine since, and a
  * decision cannot always wait until the log is read.
  */
-#define DECISIONS 1000u
+#define DECISIONS 400u
 
 static int sets = MODEL_SETS(240, 120);
 static uint64_t seed;
