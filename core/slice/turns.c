@@ -8,9 +8,10 @@
  */
 #include "internal.h"
 
-#define JUST_RAN 2	   /* ticks */
-#define EARLY	 (5 * MS)  /* a turn by the clock may begin so early for a good moment, */
-#define LATE	 (10 * MS) /* or so late */
+#define JUST_RAN  2	    /* ticks */
+#define MEANWHILE (8 * MS)  /* turns of others while one is being made */
+#define EARLY	  (5 * MS)  /* a turn by the clock may begin so early for a good moment, */
+#define LATE	  (10 * MS) /* or so late */
 
 static bool candidate(const struct rtxg_slice *s, uint32_t i)
 {
@@ -117,9 +118,33 @@ static uint32_t pick_bound(const struct rtxg_slice *s)
 }
 
 /*
+ * What is done while a context is made is little, in some pieces, and its program waits for each:
+ * with a turn of the others before each of them it would start late. Not so if its tenant is ahead
+ * of its share, for else one that starts program after program would get more.
+ */
+static bool is_being_made(const struct rtxg_slice *s, uint32_t id)
+{
+	const struct slice_context *context = &s->contexts[id];
+
+	return candidate(s, id) && slice_is_made(s, context) &&
+	       s->tenants[context->tenant].lag <= 0 && !slice_by_the_clock(s, context->tenant);
+}
+
+static uint32_t pick_made(const struct rtxg_slice *s)
+{
+	uint32_t best = NONE, i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (is_being_made(s, i) &&
+		    (best == NONE || s->contexts[i].work < s->contexts[best].work))
+			best = i;
+	return best;
+}
+
+/*
  * The context whose turn it ought to be: who waits with a bound, and of those with turns by the
- * clock the one that the clock names, else any of the others, and one whose place is over if there
- * is no other.
+ * clock the one that the clock names, else one that is being made or any of the others, and one
+ * whose place is over if there is no other.
  */
 static uint32_t pick(const struct rtxg_slice *s, uint64_t at)
 {
@@ -129,7 +154,9 @@ static uint32_t pick(const struct rtxg_slice *s, uint64_t at)
 	best = pick_bound(s);
 	if (best != NONE)
 		return best;
-	best = pick_of(s, clocked, false);
+	best = clocked == NONE ? pick_made(s) : NONE;
+	if (best == NONE)
+		best = pick_of(s, clocked, false);
 	return best != NONE ? best : pick_of(s, NONE, true);
 }
 
@@ -208,18 +235,26 @@ static bool owes_much(const struct rtxg_slice *s, uint32_t next, uint64_t stayed
 	       now->lag > s->tenants[s->contexts[next].tenant].lag + (int64_t)s->params.turn_ns;
 }
 
+/* How long the present turn may be for this one that waits, as far as it is in a hurry. */
+static uint64_t most_beside(const struct rtxg_slice *s, uint32_t id)
+{
+	if (id == NONE || id == s->turn)
+		return NEVER;
+	if (is_next_for_its_bound(s, id))
+		return most_turn(s, s->contexts[s->turn].tenant);
+	return is_being_made(s, id) ? MEANWHILE : NEVER;
+}
+
 /*
- * The present turn ends at a good moment from *length on, and after *most at any. `bound`: the next
- * one waits with a bound.
+ * The present turn ends at a good moment from *length on, and after *most at any. It is no longer
+ * than `shorter`, for one that waits.
  */
-static void may_stay(const struct rtxg_slice *s, bool periodic, bool bound, uint64_t *length,
+static void may_stay(const struct rtxg_slice *s, bool periodic, uint64_t shorter, uint64_t *length,
 		     uint64_t *most)
 {
-	uint64_t shorter = most_turn(s, s->contexts[s->turn].tenant);
-
 	*length = turn_length(s, s->turn);
 	*most = periodic ? 3 * *length : *length * 3 / 2;
-	if (!bound)
+	if (shorter == NEVER)
 		return;
 	*length = *length < shorter ? *length : shorter;
 	*most = *length * 3 / 2;
@@ -235,7 +270,7 @@ static bool is_over(struct rtxg_slice *s, uint32_t next, bool periodic, bool goo
 {
 	uint64_t stayed = s->now - s->turn_start, length, most;
 
-	may_stay(s, periodic, next != NONE && is_next_for_its_bound(s, next), &length, &most);
+	may_stay(s, periodic, most_beside(s, next), &length, &most);
 	if (turn_of_another(s, next)) {
 		s->turn_due = s->turn_due ? s->turn_due : s->now;
 		return good || !slice_critical_active(s) || s->now >= s->turn_due + EARLY + LATE;
@@ -287,8 +322,8 @@ static void give_up_turn(struct rtxg_slice *s, uint64_t ahead)
 static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 {
 	const struct slice_context *context;
-	bool any = false, bound = false, owes = false;
-	uint64_t length, most, last, end, until;
+	uint64_t length, most, last, end, until, shorter = NEVER, beside;
+	bool any = false, owes = false;
 	uint32_t i;
 
 	if (s->turn == NONE)
@@ -309,15 +344,16 @@ static void wake_for_turn(struct rtxg_slice *s, bool periodic, uint64_t ahead)
 		if (i == s->turn || !candidate(s, i))
 			continue;
 		any = true;
-		bound = bound || is_next_for_its_bound(s, i);
+		beside = most_beside(s, i);
+		shorter = beside < shorter ? beside : shorter;
 		if (tenant->in_turns && next_from(s, tenant) > s->now)
 			slice_wake_at(s, next_from(s, tenant));
 		owes = owes || owes_much(s, i, shortest(s));
 	}
 	if (!any)
 		return;
-	may_stay(s, periodic, bound, &length, &most);
-	end = s->turn_start + (periodic && !bound ? most : length);
+	may_stay(s, periodic, shorter, &length, &most);
+	end = s->turn_start + (periodic && shorter == NEVER ? most : length);
 	if (!periodic && owes && end > s->turn_start + shortest(s))
 		end = s->turn_start + shortest(s);
 	if (end <= s->now) {

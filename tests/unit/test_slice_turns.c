@@ -38,6 +38,8 @@
 #define TRAINING_OFF  12.0
 #define TRAINING_LESS 20.0 /* where turns are shorter than its steps, for bounds of others */
 
+#define COMERS 4 /* programs that come one after the other */
+
 enum kind { HOG, WAITS, WAITS_LESS, DEEP, ROUNDS, TRAINING, KINDS };
 
 static const struct model_program programs[KINDS] = {
@@ -367,6 +369,51 @@ static void slices_are_shortest_where_they_cost_nothing(void **state)
 	model_close(m);
 }
 
+/*
+ * While a context is made its program waits for each of some pieces of work. None of them waits for
+ * a whole turn of the others, and these have their shares.
+ */
+static void what_makes_a_context_does_not_wait_for_turns(void **state)
+{
+	struct model_program task = {
+		.kernel_ns = 100 * US, .burst = 1, .pause_min_ns = 10 * MS, .pause_max_ns = 11 * MS
+	};
+	struct model_program pieces = {
+		.tenant = 3, .kernel_ns = 1 * MS, .launches = 1, .depth = 1, .cpu_ns = 10 * MS
+	};
+	struct model *m = model_open(ALL, NULL, 1);
+	uint64_t began[COMERS], pieces_done = 0;
+
+	(void)state;
+	model_tenant(m, 0, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY });
+	for (uint32_t i = 1; i <= 3; i++)
+		model_tenant(m, i, (struct rtxg_slice_tenant){ .min_ppm = 300000 });
+	model_program(m, task);
+	for (uint32_t i = 1; i <= 2; i++) {
+		struct model_program p = programs[HOG];
+
+		p.tenant = i;
+		model_program(m, p);
+	}
+	for (uint32_t i = 0; i < COMERS; i++) {
+		began[i] = (2 + i) * S + 37 * i * MS;
+		pieces.start_ns = began[i];
+		pieces.life_ns = 500 * MS;
+		pieces.rest_ns = 100 * S;
+		model_program(m, pieces);
+	}
+	model_run(m, began[COMERS - 1] + 500 * MS);
+	/* 1 ms of work and 5 to 15 ms on the CPU each: alone it would be 45 of each program */
+	for (uint32_t i = 0; i < COMERS; i++)
+		pieces_done += model_stats(m, 3 + i)->rounds;
+	print_message("%u pieces\n", (unsigned int)pieces_done);
+	assert_true(pieces_done > 20 * COMERS);
+	assert_true(model_stats(m, 1)->work_ns > 2 * S && model_stats(m, 2)->work_ns > 2 * S);
+	if (model_wrong(m))
+		fail_msg("%s", model_wrong(m));
+	model_close(m);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +422,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bounds_are_kept_where_programs_come_and_go),
 		cmocka_unit_test(programs_of_a_vgpu_with_a_bound_have_turns_in_turn),
 		cmocka_unit_test(slices_are_shortest_where_they_cost_nothing),
+		cmocka_unit_test(what_makes_a_context_does_not_wait_for_turns),
 	};
 
 	if (argc > 1)
