@@ -13,6 +13,20 @@
 #define AHEAD_COUNTS (100 * MS)
 #define ROUNDS	     4 /* of reckoning who is so far ahead */
 
+/*
+ * Each that takes turns for its bound may be burst_ns ahead before it waits like the others, who are
+ * owed all of that then: with less they would not get what they are due for as long as all work.
+ */
+static uint64_t owed_most(const struct rtxg_slice *s)
+{
+	uint64_t most = s->params.burst_ns;
+	uint32_t i;
+
+	for (i = 0; i < s->tenant_high; i++)
+		most += s->tenants[i].in_turns ? s->params.burst_ns : 0;
+	return most > OWED_MAX ? most : OWED_MAX;
+}
+
 /* The weight in parts per million of a reservation, so that a small reservation is not rounded. */
 static uint64_t weight_ppm(const struct slice_tenant *tenant)
 {
@@ -226,7 +240,7 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		 * do it loses what it could use, down to a small amount, and so does one that has
 		 * pauses and runs beside others.
 		 */
-		most = OWED_MAX;
+		most = owed_most(s);
 		if (!tenant->wants || (tenant->runs_beside && !tenant->held)) {
 			most = slice_excess(tenant->lag < 0 ? (uint64_t)-tenant->lag : 0, s->past);
 			most = most > s->params.owed_ns ? most : s->params.owed_ns;

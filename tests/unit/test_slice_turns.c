@@ -56,6 +56,9 @@ static unsigned int sets = MODEL_SETS(80, 16);
 /* In these a kernel of the second one ends again and again as its turn is passed on. */
 static const unsigned int in_step[] = { 344 };
 
+/* In these three with a bound may be further ahead together than one is owed beside fewer. */
+static const unsigned int three_ahead[] = { 137 };
+
 struct vgpu {
 	enum kind kind;
 	uint32_t min, program; /* min: percent */
@@ -251,32 +254,38 @@ static void look_at_bounds(const struct set *set, unsigned int number, struct wo
 	}
 }
 
+static void run_bounds(unsigned int number, struct worst *worst)
+{
+	struct set set, began;
+
+	open_set(&set, number, true, false);
+	run_until(&set, SETTLED);
+	began = set;
+	run_until(&set, ENDS);
+	worst->later = greater(worst->later, judge(&began, &set, number, OFF_BOUNDS));
+	for (uint32_t i = 0; i < set.n; i++)
+		worst->work +=
+			(double)(set.vgpus[i].work - began.vgpus[i].work) * 100 / (ENDS - SETTLED);
+	look_at_bounds(&set, number, worst);
+	look_at_task(&set, number, LATE, worst);
+	model_close(set.m);
+}
+
 /* Those with a bound that always have work take turns, and do not lose the engine to switches. */
 static void bounds_and_shares_are_kept_beside_a_critical_task(void **state)
 {
 	struct worst worst = { 0 };
 
 	(void)state;
-	for (unsigned int k = 1; k <= sets; k++) {
-		struct set set, began;
-
-		open_set(&set, k, true, false);
-		run_until(&set, SETTLED);
-		began = set;
-		run_until(&set, ENDS);
-		worst.later = greater(worst.later, judge(&began, &set, k, OFF_BOUNDS));
-		for (uint32_t i = 0; i < set.n; i++)
-			worst.work += (double)(set.vgpus[i].work - began.vgpus[i].work) * 100 /
-				      (ENDS - SETTLED);
-		look_at_bounds(&set, k, &worst);
-		look_at_task(&set, k, LATE, &worst);
-		model_close(set.m);
-	}
+	for (unsigned int k = 1; k <= sets; k++)
+		run_bounds(k, &worst);
 	print_message("%u sets with bounds: %.1f %% of the time is work; %.1f points below; of %u "
 		      "waits the longest is %.2f of its bound; the task's p99 %.0f us\n",
 		      sets, worst.work / sets, worst.later, worst.waits, worst.wait, worst.late);
 	assert_true(worst.work / sets > 80);
 	assert_true(worst.waits > sets * 10);
+	for (unsigned int i = 0; i < sizeof(three_ahead) / sizeof(*three_ahead); i++)
+		run_bounds(three_ahead[i], &worst);
 }
 
 static void bounds_are_kept_where_programs_come_and_go(void **state)
