@@ -8,10 +8,12 @@
  */
 #include "internal.h"
 
-#define JUST_RAN  2	    /* ticks */
-#define MEANWHILE (8 * MS)  /* turns of others while one is being made */
-#define EARLY	  (5 * MS)  /* a turn by the clock may begin so early for a good moment, */
-#define LATE	  (10 * MS) /* or so late */
+#define JUST_RAN  2	   /* ticks */
+#define MEANWHILE (8 * MS) /* turns of others while one is being made */
+/* what such a turn takes from the others beside its work: the calls, the switches and a look */
+#define HASTE_COSTS (2 * MS)
+#define EARLY	    (5 * MS)  /* a turn by the clock may begin so early for a good moment, */
+#define LATE	    (10 * MS) /* or so late */
 
 static bool candidate(const struct rtxg_slice *s, uint32_t i)
 {
@@ -296,7 +298,8 @@ static void begin_turn(struct rtxg_slice *s, uint32_t id)
  * The context whose turn it is has nothing to do, as far as can be told, or may run no longer. If
  * another one has, it takes over. The first stays enabled for a moment, for its queues may be empty
  * because it is in the middle of a kernel: then it comes back onto the engine, and the log shows
- * it.
+ * it. Not so while it is being made, for then its next piece would come beside the other one, and
+ * both would lose the engine to switches.
  */
 static void give_up_turn(struct rtxg_slice *s, uint64_t ahead)
 {
@@ -307,7 +310,8 @@ static void give_up_turn(struct rtxg_slice *s, uint64_t ahead)
 	    !slice_critical(&s->tenants[context->tenant]) && !s->tenants[context->tenant].capped) {
 		if (next == NONE)
 			return;
-		if (!context->is_stopped) {
+		if (!context->is_stopped &&
+		    !(slice_is_made(s, context) && slice_seen_empty(s, context))) {
 			s->yield = s->turn;
 			s->yield_until = s->now + s->params.tick_ns;
 		}
@@ -428,8 +432,11 @@ void slice_plan_turns(struct rtxg_slice *s)
 	next = pick(s, s->now + ahead);
 	if (s->turn == NONE)
 		begin_turn(s, next);
-	else if (is_over(s, next, periodic, periodic ? hold : just_ran))
+	else if (is_over(s, next, periodic, periodic ? hold : just_ran)) {
+		if (next != NONE && next != s->turn && is_being_made(s, next))
+			slice_charge_change(s, &s->contexts[next], HASTE_COSTS);
 		begin_turn(s, next);
+	}
 	wake_for_turn(s, periodic, ahead);
 	if (s->yield != NONE)
 		slice_wake_at(s, s->yield_until);

@@ -378,32 +378,42 @@ static void slices_are_shortest_where_they_cost_nothing(void **state)
 	model_close(m);
 }
 
+/* A model GPU with a critical task each 10 to 11 ms. */
+static struct model *open_with_task(void)
+{
+	struct model *m = model_open(ALL, NULL, 1);
+
+	model_tenant(m, 0, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY });
+	model_program(m, (struct model_program){ .kernel_ns = 100 * US,
+						 .burst = 1,
+						 .pause_min_ns = 10 * MS,
+						 .pause_max_ns = 11 * MS });
+	return m;
+}
+
+static uint32_t add(struct model *m, uint32_t tenant, struct model_program p)
+{
+	p.tenant = tenant;
+	return model_program(m, p);
+}
+
 /*
  * While a context is made its program waits for each of some pieces of work. None of them waits for
  * a whole turn of the others, and these have their shares.
  */
 static void what_makes_a_context_does_not_wait_for_turns(void **state)
 {
-	struct model_program task = {
-		.kernel_ns = 100 * US, .burst = 1, .pause_min_ns = 10 * MS, .pause_max_ns = 11 * MS
-	};
 	struct model_program pieces = {
 		.tenant = 3, .kernel_ns = 1 * MS, .launches = 1, .depth = 1, .cpu_ns = 10 * MS
 	};
-	struct model *m = model_open(ALL, NULL, 1);
+	struct model *m = open_with_task();
 	uint64_t began[COMERS], pieces_done = 0;
 
 	(void)state;
-	model_tenant(m, 0, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY });
 	for (uint32_t i = 1; i <= 3; i++)
 		model_tenant(m, i, (struct rtxg_slice_tenant){ .min_ppm = 300000 });
-	model_program(m, task);
-	for (uint32_t i = 1; i <= 2; i++) {
-		struct model_program p = programs[HOG];
-
-		p.tenant = i;
-		model_program(m, p);
-	}
+	add(m, 1, programs[HOG]);
+	add(m, 2, programs[HOG]);
 	for (uint32_t i = 0; i < COMERS; i++) {
 		began[i] = (2 + i) * S + 37 * i * MS;
 		pieces.start_ns = began[i];
@@ -423,6 +433,78 @@ static void what_makes_a_context_does_not_wait_for_turns(void **state)
 	model_close(m);
 }
 
+/*
+ * Programs that live for 60 ms, some at a time in each of two vGPUs: what is let go for what is being
+ * made does not run beside another, slice by slice, for then a third of the time was work.
+ */
+static void short_lives_leave_the_engine_to_work(void **state)
+{
+	struct model *m = open_with_task();
+	uint64_t work;
+
+	(void)state;
+	model_tenant(m, 1, (struct rtxg_slice_tenant){ .min_ppm = 50000 });
+	model_tenant(m, 2, (struct rtxg_slice_tenant){ .min_ppm = 450000 });
+	model_tenant(m, 3, (struct rtxg_slice_tenant){ .min_ppm = 450000 });
+	add(m, 1, programs[HOG]);
+	for (uint32_t i = 0; i < 8; i++) {
+		struct model_program p = {
+			.kernel_ns = 2 * MS, .launches = 1, .depth = 1, .cpu_ns = 500 * US
+		};
+
+		p.start_ns = 1 * S + i / 2 * (20 + i % 2 * 5) * MS;
+		p.life_ns = 60 * MS;
+		p.rest_ns = 10 * MS;
+		add(m, 2 + i % 2, p);
+	}
+	model_run(m, 2 * S);
+	work = model_work_ns(m);
+	model_run(m, 8 * S);
+	print_message("%.1f %% of the time is work\n",
+		      100 * (double)(model_work_ns(m) - work) / (6 * S));
+	assert_true(model_work_ns(m) - work > 6 * S * 55 / 100);
+	model_close(m);
+}
+
+/*
+ * A turn for what is being made costs the others more than its work, and that is charged: who has a
+ * bound has its share, and does not count as ahead.
+ */
+static void what_comes_leaves_others_their_bounds_and_shares(void **state)
+{
+	struct model *m = open_with_task();
+	uint32_t bounded, other;
+	uint64_t work;
+
+	(void)state;
+	model_tenant(m, 1, (struct rtxg_slice_tenant){ .min_ppm = 400000, .latency_ns = 8 * MS });
+	model_tenant(m, 2, (struct rtxg_slice_tenant){ .min_ppm = 250000 });
+	model_tenant(m, 3, (struct rtxg_slice_tenant){ .min_ppm = 250000 });
+	bounded = add(m, 1, programs[HOG]);
+	other = add(m, 2, programs[HOG]);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct model_program p = {
+			.kernel_ns = 1 * MS, .launches = 1, .depth = 1, .cpu_ns = 5 * MS
+		};
+
+		p.start_ns = 1 * S + i * 100 * MS;
+		p.life_ns = 500 * MS;
+		p.rest_ns = 30 * MS;
+		add(m, 3, p);
+	}
+	model_run(m, 3 * S);
+	work = model_stats(m, bounded)->work_ns;
+	model_run(m, 11 * S);
+	work = model_stats(m, bounded)->work_ns - work;
+	print_message("%.1f %% for 40, off the engine for %.1f of 8 ms at most\n",
+		      100 * (double)work / (8 * S),
+		      (double)model_stats(m, bounded)->longest_ns / 1e6);
+	assert_true(work > 8 * S * 40 / 100);
+	assert_true(model_stats(m, bounded)->longest_ns < 10 * MS);
+	assert_true(model_stats(m, other)->work_ns > 11 * S * 20 / 100);
+	model_close(m);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -432,6 +514,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(programs_of_a_vgpu_with_a_bound_have_turns_in_turn),
 		cmocka_unit_test(slices_are_shortest_where_they_cost_nothing),
 		cmocka_unit_test(what_makes_a_context_does_not_wait_for_turns),
+		cmocka_unit_test(short_lives_leave_the_engine_to_work),
+		cmocka_unit_test(what_comes_leaves_others_their_bounds_and_shares),
 	};
 
 	if (argc > 1)
