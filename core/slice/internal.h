@@ -335,7 +335,9 @@ static inline bool slice_sliceable(const struct slice_context *context)
 	return !context->load && !context->retry[RTXG_SLICE_SET - 1].never;
 }
 
-/* Its driver may be making it: that is little work, in pieces of which its program waits for each. */
+/*
+ * Its driver may be making it: that is little work, in pieces, and its program waits for each.
+ */
 #define SLICE_MADE  (30 * MS)
 #define SLICE_YOUNG (3000 * MS)
 static inline bool slice_is_made(const struct rtxg_slice *s, const struct slice_context *context)

@@ -14,8 +14,8 @@
 #define ROUNDS	     4 /* of reckoning who is so far ahead */
 
 /*
- * Each that takes turns for its bound may be burst_ns ahead before it waits like the others, who are
- * owed all of that then: with less they would not get what they are due for as long as all work.
+ * Each that takes turns for its bound may be burst_ns ahead before it waits like the others, who
+ * are owed all of that then: with less they would not get what they are due while all work.
  */
 static uint64_t owed_most(const struct rtxg_slice *s)
 {

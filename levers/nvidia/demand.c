@@ -101,7 +101,8 @@ static bool see(struct lever_nvidia *l, struct nv_gpu *g, struct nv_context *c, 
 		read_channels(g, c, &k);
 		told = k.work ? NV_TOLD_WORK : NV_TOLD_NO_WORK;
 	} else if (c->sight.told && c->worked) {
-		told = NV_TOLD_WORK; /* what is not seen may be there */
+		/* Once it has worked what is not seen may be there; before, the log tells. */
+		told = NV_TOLD_WORK;
 	} else {
 		return false;
 	}

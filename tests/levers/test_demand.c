@@ -411,6 +411,25 @@ static void what_cannot_be_seen_goes_by_the_log(void **state)
 	}
 }
 
+/* More channels of one that has not worked as yet are being made: they cannot be seen so soon. */
+static void what_has_not_begun_is_not_said_to_work(void **state)
+{
+	struct lever_nvidia *l = chat_and_hog();
+
+	work_for(l, 200 * MS, false);
+	assert_int_equal(told(l, 100), NV_TOLD_NO_WORK);
+	nv_sight_changed(l, context_of(l, 100));
+	work_for(l, 10 * MS, false);
+	assert_int_equal(told(l, 100), NV_TOLD_NO_WORK);
+	/* once it has, what is not seen may be there */
+	work_for(l, 100 * MS, true);
+	nv_sight_changed(l, context_of(l, 100));
+	work_for(l, 10 * MS, false);
+	assert_int_equal(told(l, 100), NV_TOLD_WORK);
+	down(l);
+	(void)state;
+}
+
 static void a_process_that_lies_harms_itself(void **state)
 {
 	struct lever_nvidia *l;
@@ -606,6 +625,7 @@ int main(void)
 		cmocka_unit_test_setup(nothing_of_a_process_is_kept, up),
 		cmocka_unit_test_setup(a_lost_gpu_is_not_looked_at, up),
 		cmocka_unit_test_setup(what_cannot_be_seen_goes_by_the_log, up),
+		cmocka_unit_test_setup(what_has_not_begun_is_not_said_to_work, up),
 		cmocka_unit_test_setup(a_process_that_lies_harms_itself, up),
 		cmocka_unit_test_setup(words_that_change_at_random_harm_itself, up),
 		cmocka_unit_test_setup(children_and_gpus_have_queues_of_their_own, up),

@@ -434,8 +434,8 @@ static void what_makes_a_context_does_not_wait_for_turns(void **state)
 }
 
 /*
- * Programs that live for 60 ms, some at a time in each of two vGPUs: what is let go for what is being
- * made does not run beside another, slice by slice, for then a third of the time was work.
+ * Programs that live for 60 ms, some at a time in each of two vGPUs: what is let go for what is
+ * being made does not run beside another, slice by slice, for then a third of the time was work.
  */
 static void short_lives_leave_the_engine_to_work(void **state)
 {
