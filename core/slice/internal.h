@@ -134,7 +134,7 @@ struct slice_tenant {
 
 	/* release.c, for periodic tenants */
 	uint64_t seen;	    /* last on the engine */
-	uint64_t phase;	    /* time of its last release, as far as can be told; 0 = unknown */
+	uint64_t phase;	    /* time of its last release, as far as is known; 0 = not */
 	uint64_t release;   /* the next one; NEVER = unknown */
 	uint64_t held_for;  /* the one that all were stopped for last */
 	uint32_t misses;    /* starts in a row that did not fit the period */
@@ -339,7 +339,7 @@ static inline bool slice_sliceable(const struct slice_context *context)
  * Its driver may be making it: that is little work, in pieces, and its program waits for each.
  */
 #define SLICE_MADE  (30 * MS)
-#define SLICE_YOUNG (3000 * MS)
+#define SLICE_YOUNG (3000 * MS) /* what its driver and its libraries build comes now and then */
 static inline bool slice_is_made(const struct rtxg_slice *s, const struct slice_context *context)
 {
 	return context->work < SLICE_MADE && slice_excess(s->now, context->added) <= SLICE_YOUNG;

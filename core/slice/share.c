@@ -210,7 +210,7 @@ static void forgive(const struct rtxg_slice *s, struct slice_tenant *tenant, uin
  */
 void slice_reckon_lags(struct rtxg_slice *s)
 {
-	uint64_t average, for_bounds, from, most;
+	uint64_t average, for_bounds, from, most, owed;
 	uint32_t i;
 
 	s->plain = s->mode == RTXG_SLICE_MODE_BATCH;
@@ -229,6 +229,7 @@ void slice_reckon_lags(struct rtxg_slice *s)
 	if (average == NEVER)
 		return;
 	for_bounds = average_for_bounds(s, average);
+	owed = owed_most(s);
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
 
@@ -240,7 +241,7 @@ void slice_reckon_lags(struct rtxg_slice *s)
 		 * do it loses what it could use, down to a small amount, and so does one that has
 		 * pauses and runs beside others.
 		 */
-		most = owed_most(s);
+		most = owed;
 		if (!tenant->wants || (tenant->runs_beside && !tenant->held)) {
 			most = slice_excess(tenant->lag < 0 ? (uint64_t)-tenant->lag : 0, s->past);
 			most = most > s->params.owed_ns ? most : s->params.owed_ns;
