@@ -42,7 +42,7 @@ struct result {
 
 static const struct model_program hog = { .kernel_ns = 2 * MS, .launches = 1000000, .depth = 8 };
 
-static uint64_t sets = MODEL_SETS(30, 4); /* that are drawn */
+static uint64_t sets = MODEL_SETS(12, 4); /* that are drawn */
 
 struct counters {
 	uint64_t use[2], work[2][3], all[2], idle[2];

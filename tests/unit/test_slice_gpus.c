@@ -27,7 +27,7 @@
 #define POINTS	    3 /* of a share over the time from one to the other */
 #define AMONG(list) (list)[below(sizeof(list) / sizeof((list)[0]))]
 
-static int sets = MODEL_SETS(25, 10);
+static int sets = MODEL_SETS(15, 8);
 static uint64_t seed;
 
 static uint32_t below(uint32_t n)

@@ -27,7 +27,7 @@
  */
 #define DECISIONS 400u
 
-static int sets = MODEL_SETS(240, 120);
+static int sets = MODEL_SETS(150, 120);
 static uint64_t seed;
 
 static uint32_t below(uint32_t n)

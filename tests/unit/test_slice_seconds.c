@@ -26,7 +26,7 @@
 #define ENDS	    120u
 #define MOST	    6u
 
-static int sets = MODEL_SETS(150, 30), only;
+static int sets = MODEL_SETS(100, 30), only;
 static bool capped; /* at all there is */
 static uint64_t seed;
 
