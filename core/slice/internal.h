@@ -133,15 +133,19 @@ struct slice_tenant {
 	bool gain_whole;    /* it was present all the time since */
 
 	/* release.c, for periodic tenants */
-	uint64_t seen;	    /* last on the engine */
-	uint64_t phase;	    /* time of its last release, as far as is known; 0 = not */
-	uint64_t release;   /* the next one; NEVER = unknown */
-	uint64_t held_for;  /* the one that all were stopped for last */
-	uint32_t misses;    /* starts in a row that did not fit the period */
-	uint32_t hits;	    /* starts that came as expected, less those that did not */
-	uint32_t earlier;   /* releases in a row ahead of which it came much too early, */
-	uint64_t early_for; /* the last one of them */
-	bool regular;	    /* its releases are known */
+	uint64_t seen;	     /* last on the engine */
+	uint64_t phase;	     /* time of its last release, as far as is known; 0 = not */
+	uint64_t release;    /* the next one; NEVER = unknown */
+	uint64_t held_for;   /* the one that all were stopped for last */
+	uint32_t misses;     /* starts in a row that did not fit the period */
+	uint32_t delayed;    /* starts in a row that were late, */
+	uint64_t least_late; /* the least by which one was, from the release expected last, */
+	uint64_t most_late;  /* and the most */
+	uint32_t hits;	     /* starts that came as expected, less those that did not */
+	uint32_t earlier;    /* releases in a row ahead of which it came much too early, */
+	uint64_t early_for;  /* the last one of them */
+	bool regular;	     /* its releases are known */
+	bool was_regular;    /* they were, at some time since the first start */
 
 	struct slice_promise promise; /* promise.c */
 

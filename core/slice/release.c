@@ -28,6 +28,9 @@
 #define LATE_MOST   (1 * MS)
 #define LATE_FORGET 16
 #define RELOCK	    8 /* starts in a row that do not fit the period: it has a new phase */
+/* a start is as expected that is so early, or so late, a part of the period */
+#define AS_EARLY 100
+#define AS_LATE	 50
 
 /* Are its releases far enough apart for a context to be brought in ahead of each? */
 static bool may_warm(const struct rtxg_slice *s, const struct slice_tenant *tenant)
@@ -49,9 +52,9 @@ void slice_forget_releases(struct slice_tenant *tenant)
 {
 	tenant->phase = 0;
 	tenant->release = NEVER;
-	tenant->misses = tenant->hits = tenant->earlier = 0;
+	tenant->misses = tenant->hits = tenant->earlier = tenant->delayed = 0;
 	tenant->early_for = 0;
-	tenant->regular = false;
+	tenant->regular = tenant->was_regular = false;
 }
 
 /* A start was seen that was as expected, or was not: once says little of the others. */
@@ -62,7 +65,7 @@ static void count_start(struct slice_tenant *tenant, bool as_expected)
 	else
 		tenant->hits = tenant->hits > ODD ? tenant->hits - ODD : 0;
 	if (tenant->hits >= WARM_AFTER)
-		tenant->regular = true;
+		tenant->regular = tenant->was_regular = true;
 	else if (!tenant->hits)
 		tenant->regular = false;
 }
@@ -82,9 +85,39 @@ static bool is_other_work(struct slice_tenant *tenant, uint64_t due)
 	return tenant->earlier < EARLIER;
 }
 
+/*
+ * It started so late: by so much its releases are later than was expected. What was still running
+ * delays a start, and the clocks may drift: that is followed slowly. But what delays starts does
+ * not delay RELOCK of them in a row by the same. Where none was known yet that is how late releases
+ * are: the first start that was seen is of what the program does before its first release.
+ */
+static uint64_t follow(struct slice_tenant *tenant, uint64_t late)
+{
+	uint64_t period = tenant->params.period_ns, drift = period / 1000;
+
+	if (late <= period / AS_LATE || tenant->was_regular) {
+		tenant->delayed = 0;
+		return late < drift ? late : drift;
+	}
+	/* Those before are counted from what was expected then. */
+	if (tenant->delayed++) {
+		tenant->least_late -= drift;
+		tenant->most_late -= drift;
+	}
+	if (tenant->delayed == 1 || late < tenant->least_late)
+		tenant->least_late = late;
+	if (tenant->delayed == 1 || late > tenant->most_late)
+		tenant->most_late = late;
+	if (tenant->delayed < RELOCK)
+		return drift;
+	tenant->delayed = 0;
+	return tenant->most_late - tenant->least_late > period / AS_LATE ? drift
+									 : tenant->least_late;
+}
+
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at)
 {
-	uint64_t period = tenant->params.period_ns, expected, late, early, drift = period / 1000;
+	uint64_t period = tenant->params.period_ns, expected, late, early;
 
 	if (!period)
 		return;
@@ -94,7 +127,7 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		return;
 	}
 	if (at <= tenant->phase) {
-		if (tenant->phase - at < period / 100)
+		if (tenant->phase - at < period / AS_EARLY)
 			tenant->phase = at;
 		return;
 	}
@@ -112,21 +145,21 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		return;
 	if (early < late && early < period / 4) {
 		/* No start was seen so early before: releases are where the earliest starts are. */
-		count_start(tenant, early <= period / 100);
-		if (early > period / 100 && is_other_work(tenant, expected + period))
+		count_start(tenant, early <= period / AS_EARLY);
+		if (early > period / AS_EARLY && is_other_work(tenant, expected + period))
 			return;
 		tenant->phase = at;
-		tenant->misses = 0;
+		tenant->misses = tenant->delayed = 0;
 	} else if (late < period / 4) {
-		/* Delayed by what was still running; follow slowly, for the clocks may drift. */
-		tenant->phase = expected + (late < drift ? late : drift);
+		tenant->phase = expected + follow(tenant, late);
 		tenant->misses = 0;
-		count_start(tenant, late <= period / 50);
+		count_start(tenant, late <= period / AS_LATE);
 	} else if (++tenant->misses >= RELOCK) {
 		slice_forget_releases(tenant);
 		tenant->phase = at;
 	} else {
 		tenant->phase = expected;
+		tenant->delayed = 0;
 	}
 	tenant->release = tenant->phase + period;
 }

@@ -899,6 +899,91 @@ static void releases_are_where_the_earliest_starts_are(void **state)
 	teardown(&m);
 }
 
+/*
+ * A program with a period of 10 ms that can be brought in ahead of its releases: one start, then
+ * `jobs` releases from 30 ms on. Returns when the next one will be.
+ */
+static uint64_t starts_after_another(struct model *m, uint64_t first, uint32_t jobs)
+{
+	struct rtxg_slice_event start = { .type = RTXG_SLICE_EV_START, .at_ns = first };
+	uint64_t release = 30 * MS;
+
+	setup(m, &both);
+	tenant(m, 0, 0, 0, CRITICAL, 10 * MS);
+	feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD });
+	feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_WARMS });
+	for (uint32_t job = 0; job <= jobs; job++) {
+		m->now = start.at_ns;
+		feed(m, &start);
+		m->now += 20 * US;
+		feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .at_ns = m->now });
+		feed(m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		start.at_ns = release + job * 10 * MS;
+	}
+	return start.at_ns;
+}
+
+/* What a program does before its first release says nothing for long of when those are. */
+static void releases_are_soon_known_whatever_is_done_before_the_first(void **state)
+{
+	struct model m;
+
+	for (uint64_t ahead = 300 * US; ahead < 10 * MS; ahead += 700 * US) {
+		uint64_t next = starts_after_another(&m, 20 * MS - ahead + 10 * MS, 22);
+
+		assert_int_equal(rtxg_slice_next_release(m.core, 0), next);
+		assert_int_equal(rtxg_slice_next_warm(m.core, 0), next - 350 * US);
+		teardown(&m);
+	}
+}
+
+/* A host that is busy for a while starts all work late: that moves no release that is known. */
+static void releases_that_are_known_are_not_moved_by_a_busy_host(void **state)
+{
+	struct rtxg_slice_event start = { .type = RTXG_SLICE_EV_START };
+	uint64_t release = 20 * MS, next;
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 0, 0, CRITICAL, 10 * MS);
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD });
+	for (uint32_t job = 0; job < 60; job++, release += 10 * MS) {
+		m.now = start.at_ns = release + (job >= 30 && job < 50 ? 1500 * US : 0);
+		feed(&m, &start);
+		m.now += 20 * US;
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .at_ns = m.now });
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		next = rtxg_slice_next_release(m.core, 0);
+		assert_in_range(next, release + 10 * MS, release + 10 * MS + 200 * US);
+	}
+	teardown(&m);
+}
+
+/* Starts that something delays leave releases where the earliest are. */
+static void releases_are_not_where_delayed_starts_are(void **state)
+{
+	struct rtxg_slice_event start = { .type = RTXG_SLICE_EV_START };
+	uint64_t release = 20 * MS, next;
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 0, 0, CRITICAL, 10 * MS);
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD });
+	for (uint32_t job = 0; job < 200; job++, release += 10 * MS) {
+		/* 39 of 40 are late, by 0.3 to 1.5 ms: each is followed by 10 us */
+		uint64_t delay = job % 40 ? (300 + job * 397 % 1200) * US : 0;
+
+		m.now = start.at_ns = release + delay;
+		feed(&m, &start);
+		m.now += 20 * US;
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .at_ns = m.now });
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_TIMER });
+		next = rtxg_slice_next_release(m.core, 0);
+		assert_in_range(next, release + 10 * MS, release + 10 * MS + 390 * US);
+	}
+	teardown(&m);
+}
+
 static void only_programs_that_all_can_are_brought_in_ahead(void **state)
 {
 	struct rtxg_slice_event add = { .type = RTXG_SLICE_EV_ADD };
@@ -1226,6 +1311,9 @@ int main(void)
 		cmocka_unit_test(a_context_is_brought_in_ahead_of_its_release),
 		cmocka_unit_test(other_work_changes_no_release),
 		cmocka_unit_test(releases_are_where_the_earliest_starts_are),
+		cmocka_unit_test(releases_are_soon_known_whatever_is_done_before_the_first),
+		cmocka_unit_test(releases_that_are_known_are_not_moved_by_a_busy_host),
+		cmocka_unit_test(releases_are_not_where_delayed_starts_are),
 		cmocka_unit_test(a_context_is_brought_in_ahead_where_the_log_is_read_late),
 		cmocka_unit_test(only_programs_that_all_can_are_brought_in_ahead),
 		cmocka_unit_test(one_that_comes_is_stopped_when_it_begins),
