@@ -93,21 +93,18 @@ static bool is_other_work(struct slice_tenant *tenant, uint64_t due)
  */
 static uint64_t follow(struct slice_tenant *tenant, uint64_t late)
 {
-	uint64_t period = tenant->params.period_ns, drift = period / 1000;
+	uint64_t period = tenant->params.period_ns, drift = period / 1000, least, most;
 
 	if (late <= period / AS_LATE || tenant->was_regular) {
 		tenant->delayed = 0;
 		return late < drift ? late : drift;
 	}
 	/* Those before are counted from what was expected then. */
-	if (tenant->delayed++) {
-		tenant->least_late -= drift;
-		tenant->most_late -= drift;
-	}
-	if (tenant->delayed == 1 || late < tenant->least_late)
-		tenant->least_late = late;
-	if (tenant->delayed == 1 || late > tenant->most_late)
-		tenant->most_late = late;
+	least = tenant->delayed ? tenant->least_late - drift : late;
+	most = tenant->delayed ? tenant->most_late - drift : late;
+	tenant->least_late = least < late ? least : late;
+	tenant->most_late = most > late ? most : late;
+	tenant->delayed++;
 	if (tenant->delayed < RELOCK)
 		return drift;
 	tenant->delayed = 0;

@@ -494,6 +494,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		tenant = &s->tenants[event->tenant];
 		tenant->release = event->at_ns;
 		tenant->phase = event->at_ns;
+		tenant->delayed = 0;
 		tenant->seen = s->now;
 		break;
 	case RTXG_SLICE_EV_FAILED:

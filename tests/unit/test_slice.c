@@ -959,6 +959,31 @@ static void releases_that_are_known_are_not_moved_by_a_busy_host(void **state)
 	teardown(&m);
 }
 
+/* What the host says of a release is known: starts that were late before it say nothing then. */
+static void late_starts_do_not_count_after_a_release_that_is_told(void **state)
+{
+	struct rtxg_slice_event start = { .type = RTXG_SLICE_EV_START };
+	uint64_t release = 20 * MS;
+	struct model m;
+
+	setup(&m, &both);
+	tenant(&m, 0, 0, 0, CRITICAL, 10 * MS);
+	feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_ADD });
+	for (uint32_t job = 0; job < 10; job++, release += 10 * MS) {
+		if (job == 8) {
+			m.now = release;
+			feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_RELEASE,
+							     .at_ns = release });
+		}
+		m.now = start.at_ns = release + (job ? 1000 * US : 0);
+		feed(&m, &start);
+		m.now += 20 * US;
+		feed(&m, &(struct rtxg_slice_event){ .type = RTXG_SLICE_EV_END, .at_ns = m.now });
+	}
+	assert_in_range(rtxg_slice_next_release(m.core, 0), release, release + 10 * US);
+	teardown(&m);
+}
+
 /* Starts that something delays leave releases where the earliest are. */
 static void releases_are_not_where_delayed_starts_are(void **state)
 {
@@ -1314,6 +1339,7 @@ int main(void)
 		cmocka_unit_test(releases_are_soon_known_whatever_is_done_before_the_first),
 		cmocka_unit_test(releases_that_are_known_are_not_moved_by_a_busy_host),
 		cmocka_unit_test(releases_are_not_where_delayed_starts_are),
+		cmocka_unit_test(late_starts_do_not_count_after_a_release_that_is_told),
 		cmocka_unit_test(a_context_is_brought_in_ahead_where_the_log_is_read_late),
 		cmocka_unit_test(only_programs_that_all_can_are_brought_in_ahead),
 		cmocka_unit_test(one_that_comes_is_stopped_when_it_begins),
