@@ -51,7 +51,7 @@ static const struct model_program programs[KINDS] = {
 	[TRAINING] = { .kernel_ns = 300 * US, .launches = 150, .depth = 64, .cpu_ns = 12 * MS },
 };
 
-static unsigned int sets = MODEL_SETS(50, 12);
+static unsigned int sets = MODEL_SETS(50, 6);
 
 /* In these a kernel of the second one ends again and again as its turn is passed on. */
 static const unsigned int in_step[] = { 344 };
