@@ -77,3 +77,18 @@ def test_a_document_holds_what_a_program_prints_from_the_records(
     done = subprocess.run([*command, str(none)], check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no record has" in done.stderr
+
+
+def test_a_document_says_what_the_rounds_of_mix_say(tmp_path: Path) -> None:
+    """The last two lines as they are printed. Where no record has three rounds, that is said."""
+    command = [sys.executable, str(ROOT / "bench" / "mix_rounds.py")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    printed = done.stdout.splitlines()
+    assert len(printed) >= 5
+    held = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in printed[-2:] if "    " + line not in held] == []
+    none = tmp_path / "none.json"
+    none.write_text("[]", encoding="ascii")
+    done = subprocess.run([*command, str(none)], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no record has" in done.stderr
