@@ -16,13 +16,11 @@ critical, of both under MPS, the most that both can make by time, and that over 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
+from gpu_records import chosen
+
 CASE = "two LLM engines, the first with a bound: its first token, p50 over dedicated"
 TOKENS = 48  # of a request
 LATER = 1.2
@@ -50,18 +48,11 @@ def most(detail: dict[str, Any]) -> dict[str, float] | None:
 
 def main() -> int:
     """The table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("records", nargs="*", type=Path, default=sorted(RESULTS.glob("*.json")))
     rows: dict[str, dict[str, float]] = {}
-    for path in parser.parse_args().records:
-        found = json.loads(path.read_text(encoding="ascii"))
-        for line in found if isinstance(found, list) else []:
-            if isinstance(line, dict) and line.get("case") == CASE:
-                values = most(line["detail"])
-                if values:
-                    rows[path.stem] = values
+    for name, found in chosen(__doc__).items():
+        values = most(found[CASE]["detail"]) if CASE in found else None
+        if values:
+            rows[name] = values
     if not rows:
         print("no record has both engines under MPS: make gpu CASE=llm", file=sys.stderr)
         return 2

@@ -15,24 +15,14 @@ job would take if nothing but the shortest restore came to the median of a job a
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
+from gpu_records import chosen
+
 PERIODIC = "periodic 100 us kernel beside 3 x 20 ms: p99"
 SPORADIC = "sporadic 100 us kernel beside 3 x 20 ms: p99"
 RESTORE = "overhead: slice_switch"
-
-
-def lines(path: Path) -> dict[str, dict[str, Any]]:
-    """The lines of a record by their case; none if it is of another form."""
-    found = json.loads(path.read_text(encoding="ascii"))
-    if not isinstance(found, list):
-        return {}
-    return {x["case"]: x for x in found if isinstance(x, dict) and "case" in x}
 
 
 def row(name: str, found: dict[str, dict[str, Any]], restore: float) -> list[str] | None:
@@ -57,12 +47,7 @@ def row(name: str, found: dict[str, dict[str, Any]], restore: float) -> list[str
 
 def main() -> int:
     """The table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("records", nargs="*", type=Path, default=sorted(RESULTS.glob("*.json")))
-    args = parser.parse_args()
-    records = {path.stem: lines(path) for path in args.records}
+    records = chosen(__doc__)
     restores = [r[RESTORE]["detail"] for r in records.values() if RESTORE in r]
     if not restores:
         print("no record has the time of a restore: make gpu CASE=overheads", file=sys.stderr)
