@@ -428,6 +428,29 @@ static uint64_t looked_into_by(const struct rtxg_slice *s, const struct slice_co
 	return (ns < context->asked_ns ? s->now : context->asked_at) + ns + LOOK_SLACK;
 }
 
+/* The patience with a context that has the engine alone: one is active and not stopped. */
+static uint64_t least_patience(const struct rtxg_slice *s)
+{
+	return s->params.tick_ns + s->params.slice_max_ns;
+}
+
+/*
+ * By when it comes onto the engine if it has work for it. None is in the way of one that has a free
+ * engine alone: what is in its queues may wait for another context, which is stopped. Others are
+ * stopped for the next work of a tenant with a latency, too, so that says nothing of it.
+ */
+static uint64_t shows_by(const struct rtxg_slice *s, const struct slice_context *context,
+			 uint64_t most)
+{
+	uint64_t from = context->seen > context->sign ? context->seen : context->sign;
+	uint64_t soon = s->params.restore_ns + SHOW;
+
+	if (!s->free_at || most > least_patience(s) || slice_is_slow(s) ||
+	    s->tenants[context->tenant].params.latency_ns)
+		return from + most;
+	return from > s->free_at ? from + soon : s->free_at + soon;
+}
+
 /*
  * Its queues were filled when they were looked into last, and it is not on the engine. It may wait
  * for something else: an event, or another GPU. Whether it has come onto the engine meanwhile is in
@@ -435,8 +458,7 @@ static uint64_t looked_into_by(const struct rtxg_slice *s, const struct slice_co
  */
 static void look_if_blocked(struct rtxg_slice *s, struct slice_context *context, uint64_t most)
 {
-	uint64_t shows = (context->seen > context->sign ? context->seen : context->sign) + most;
-	uint64_t looked;
+	uint64_t shows = shows_by(s, context, most), looked;
 
 	if (context->since || context->blocked || s->now <= shows)
 		return;

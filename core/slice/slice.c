@@ -339,6 +339,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	tenant->stays++;
 	context->stays++;
 	s->holder = id;
+	s->free_at = 0;
 	slice_demand_started(s, id, at, replan);
 	slice_seen(s, context, at);
 	slice_ready(s, id);
@@ -482,13 +483,16 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		break;
 	case RTXG_SLICE_EV_END:
 		*replan = false;
-		slice_ended(s, event->context, told_at(s, event->at_ns));
+		at = told_at(s, event->at_ns);
+		slice_ended(s, event->context, at);
+		s->free_at = s->holder == NONE ? at : 0;
 		break;
 	case RTXG_SLICE_EV_OTHER:
 		*replan = false;
 		at = told_at(s, event->at_ns);
 		if (s->holder != NONE)
 			slice_ended(s, s->holder, at);
+		s->free_at = 0;
 		break;
 	case RTXG_SLICE_EV_RELEASE:
 		tenant = &s->tenants[event->tenant];
@@ -536,6 +540,9 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 		if (err)
 			return err;
 		s->now = now_ns;
+		if (s->free_at && s->acted != s->actions)
+			s->free_at = now_ns;
+		s->acted = s->actions;
 		apply(s, event, &replan);
 		/* What the log tells is judged when all of it has been read, with the timer. */
 		if (replan)

@@ -83,6 +83,61 @@ static void a_turn_passes_on_where_the_log_shows_that_it_is_not_used(void **stat
 	end(&r);
 }
 
+/* Two take turns, and one of them has begun its turn 2 ms ago. */
+static void settle_in_a_turn(struct rig *r)
+{
+	uint32_t was;
+
+	begin_beside_two(r, two_in_batch);
+	pass(r, 100 * MS);
+	was = r->on;
+	for (int i = 0; i < 2000 && r->on == was; i++)
+		pass(r, 50 * US);
+	assert_int_not_equal(r->on, was);
+	pass(r, 2 * MS);
+	demand(r, r->on, RTXG_SLICE_QUEUED);
+	wake(r, true);
+	assert_true(r->stopped[was]);
+	r->follows = false;
+}
+
+/*
+ * Its queues are filled, and it has left the engine, which none but it may have: it waits for the
+ * other one, which is stopped. An engine that is free for a tick is enough to tell.
+ */
+static void a_turn_passes_on_soon_where_a_free_engine_is_not_used(void **state)
+{
+	uint64_t from;
+	struct rig r;
+	uint32_t on;
+
+	settle_in_a_turn(&r);
+	on = r.on;
+	take(&r, NO_CONTEXT);
+	wake(&r, true);
+	from = r.now;
+	while (r.stopped[3 - on] && r.now < from + 200 * MS)
+		pass(&r, 100 * US);
+	assert_in_range(r.now - from, 1 * MS, 4 * MS);
+	end(&r);
+}
+
+/* It may be another one's that is not governed: that is no free engine. */
+static void a_turn_goes_on_where_one_that_is_not_governed_has_the_engine(void **state)
+{
+	struct rig r;
+	uint32_t on;
+
+	settle_in_a_turn(&r);
+	on = r.on;
+	take(&r, NO_CONTEXT);
+	happens(&r, RTXG_SLICE_EV_OTHER, 0);
+	wake(&r, true);
+	pass(&r, 4 * MS);
+	assert_true(r.stopped[3 - on]);
+	end(&r);
+}
+
 /* The chat has had bursts without pauses; then one of the others has the engine. */
 static void settle_with_a_chat(struct rig *r)
 {
@@ -582,6 +637,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_turn_is_not_lost_by_what_the_log_has_not_told),
 		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
+		cmocka_unit_test(a_turn_passes_on_soon_where_a_free_engine_is_not_used),
+		cmocka_unit_test(a_turn_goes_on_where_one_that_is_not_governed_has_the_engine),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_what_the_log_tells),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
 		cmocka_unit_test(work_has_not_waited_that_ran_between_two_looks),
