@@ -146,6 +146,13 @@ struct slice_tenant {
 	uint64_t early_for;  /* the last one of them */
 	bool regular;	     /* its releases are known */
 	bool was_regular;    /* they were, at some time since the first start */
+	uint64_t period;     /* from one release to the next, as learnt; 0 = as was told */
+	uint64_t measured;   /* for so many periods, or more, starts were as that says */
+	uint64_t listen;     /* releases before that one are waited for, to see when they are */
+	uint64_t base;	     /* a start that the period is measured from; 0 = none */
+	uint64_t recent;     /* the earliest of the last block of starts, */
+	uint64_t least;	     /* and of this one, */
+	uint32_t counted;    /* which has so many so far */
 
 	struct slice_promise promise; /* promise.c */
 

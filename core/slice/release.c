@@ -31,6 +31,23 @@
 /* a start is as expected that is so early, or so late, a part of the period */
 #define AS_EARLY 100
 #define AS_LATE	 50
+/*
+ * The period that was told may be wrong by such a part of it: 2.5 %. Releases are where the
+ * earliest starts are, so the earliest of each BLOCK of starts is looked at. It is where it was
+ * expected if it is off by STRAY or less.
+ */
+#define PERIOD_OFF 40
+#define BLOCK	   8
+#define STRAY	   (150 * US)
+
+/*
+ * From one release to the next, as far as is known. It says when releases are; what was told says
+ * all else, as how near to each other two of them are, for which it is exact enough.
+ */
+static uint64_t period_of(const struct slice_tenant *tenant)
+{
+	return slice_or(tenant->period, tenant->params.period_ns);
+}
 
 /* Are its releases far enough apart for a context to be brought in ahead of each? */
 static bool may_warm(const struct rtxg_slice *s, const struct slice_tenant *tenant)
@@ -39,22 +56,35 @@ static bool may_warm(const struct rtxg_slice *s, const struct slice_tenant *tena
 	       tenant->params.period_ns >= WARM_PERIODS * s->params.warm_ns;
 }
 
-/* Is this release one before which its contexts are brought onto the engine? */
+/*
+ * Is this release one before which its contexts are brought onto the engine? Up to the next one
+ * that is waited for no start shows that the period is wrong. One that was learnt was right for as
+ * long before.
+ */
 static bool warms_for(const struct rtxg_slice *s, const struct slice_tenant *tenant,
 		      uint64_t release)
 {
 	return may_warm(s, tenant) && tenant->contexts && tenant->warming == tenant->contexts &&
-	       tenant->regular && release && release != NEVER &&
-	       release / tenant->params.period_ns % WARM_LISTEN;
+	       tenant->regular && tenant->measured >= WARM_LISTEN && release && release != NEVER &&
+	       release >= tenant->listen && release / tenant->params.period_ns % WARM_LISTEN;
 }
 
-void slice_forget_releases(struct slice_tenant *tenant)
+/* The starts that were seen may yet show which period there is. */
+static void forget_phase(struct slice_tenant *tenant)
 {
-	tenant->phase = 0;
+	tenant->phase = tenant->period = tenant->listen = 0;
+	tenant->measured = WARM_LISTEN; /* what was told holds until starts say otherwise */
 	tenant->release = NEVER;
 	tenant->misses = tenant->hits = tenant->earlier = tenant->delayed = 0;
 	tenant->early_for = 0;
 	tenant->regular = tenant->was_regular = false;
+}
+
+void slice_forget_releases(struct slice_tenant *tenant)
+{
+	forget_phase(tenant);
+	tenant->base = 0;
+	tenant->counted = 0;
 }
 
 /* A start was seen that was as expected, or was not: once says little of the others. */
@@ -112,9 +142,81 @@ static uint64_t follow(struct slice_tenant *tenant, uint64_t late)
 									 : tenant->least_late;
 }
 
+static uint64_t magnitude(int64_t value)
+{
+	return (uint64_t)(value < 0 ? -value : value);
+}
+
+/* So late is a start for the nearest release if there was one at `from`, *n periods before. */
+static int64_t lateness(uint64_t from, uint64_t at, uint64_t period, uint64_t *n)
+{
+	*n = (at - from + period / 2) / period;
+	return (int64_t)(at - from - *n * period);
+}
+
+/*
+ * Starts were late by `before` after n_before periods, and are by `late` after n: is the period
+ * wrong? Then lateness grows evenly. What delays starts for a while makes it jump, which shows if
+ * the last n - n_before periods are no small part of all.
+ */
+static bool is_drift(int64_t before, uint64_t n_before, int64_t late, uint64_t n)
+{
+	uint64_t bend = magnitude(late * (int64_t)n_before - before * (int64_t)n);
+
+	return n_before && n > n_before && bend <= magnitude(late) * n_before / 3 &&
+	       bend <= 3 * STRAY * n_before &&
+	       (magnitude(before) <= STRAY || n_before <= 2 * (n - n_before));
+}
+
+/*
+ * A block of starts is over. While they are as expected they are compared with one ever longer ago,
+ * so that a period that is hardly wrong shows, too. True: it was wrong, and is known now.
+ */
+static bool measure_period(struct slice_tenant *tenant)
+{
+	uint64_t told = tenant->params.period_ns, period = period_of(tenant), n_before, n;
+	int64_t before = lateness(tenant->base, tenant->recent, period, &n_before);
+	int64_t late = lateness(tenant->base, tenant->least, period, &n);
+	uint64_t since = tenant->least - tenant->base;
+
+	if (magnitude(late) <= STRAY) {
+		tenant->recent = tenant->least;
+		tenant->measured = n > tenant->measured ? n : tenant->measured;
+		return false;
+	}
+	tenant->base = tenant->recent;
+	tenant->recent = tenant->least;
+	if (!is_drift(before, n_before, late, n))
+		return false;
+	period = (since + n / 2) / n;
+	if (period < told - told / PERIOD_OFF || period > told + told / PERIOD_OFF)
+		return false;
+	tenant->period = period;
+	tenant->measured = n;
+	return true;
+}
+
+/* Learns the period from a start. True: it is another one, and there was a release at `least`. */
+static bool learn_period(struct slice_tenant *tenant, uint64_t at)
+{
+	uint64_t period = period_of(tenant), n;
+	int64_t late = tenant->counted ? lateness(tenant->least, at, period, &n) : 0;
+
+	if (!tenant->counted || (late < 0 && magnitude(late) < period / 4))
+		tenant->least = at;
+	if (++tenant->counted < BLOCK)
+		return false;
+	tenant->counted = 0;
+	if (tenant->base)
+		return measure_period(tenant);
+	tenant->base = tenant->recent = tenant->least;
+	return false;
+}
+
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at)
 {
-	uint64_t period = tenant->params.period_ns, expected, late, early;
+	uint64_t period = period_of(tenant), expected, late, early;
+	bool odd;
 
 	if (!period)
 		return;
@@ -140,6 +242,21 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 	 */
 	if (early <= s->params.warm_ns && warms_for(s, tenant, expected + period))
 		return;
+	odd = early < late ? early > period / AS_EARLY : late > period / AS_LATE;
+	/* Releases may be earlier by now: that does not show where it is brought in. */
+	if (odd && early <= s->params.warm_ns)
+		tenant->listen = expected + period * (EARLIER + 2);
+	/* Where releases are known an odd start may be other work, or delayed. */
+	if (!(odd && tenant->regular) && learn_period(tenant, at)) {
+		/* Earlier starts are followed as they come. */
+		if (tenant->period > period)
+			tenant->phase = tenant->least;
+		period = tenant->period;
+		tenant->delayed = 0;
+		expected = tenant->phase + (at - tenant->phase) / period * period;
+		late = at - expected;
+		early = expected + period - at;
+	}
 	if (early < late && early < period / 4) {
 		/* No start was seen so early before: releases are where the earliest starts are. */
 		count_start(tenant, early <= period / AS_EARLY);
@@ -152,7 +269,7 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		tenant->misses = 0;
 		count_start(tenant, late <= period / AS_LATE);
 	} else if (++tenant->misses >= RELOCK) {
-		slice_forget_releases(tenant);
+		forget_phase(tenant);
 		tenant->phase = at;
 	} else {
 		tenant->phase = expected;
@@ -195,6 +312,7 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic)
 	*periodic = false;
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
+		uint64_t period = period_of(tenant);
 
 		if (!tenant->used || !slice_critical(tenant) || !tenant->params.period_ns ||
 		    tenant->release == NEVER || !tenant->release)
@@ -203,10 +321,9 @@ bool slice_hold(struct rtxg_slice *s, bool *periodic)
 			continue;
 		*periodic = true;
 		if (s->now >= tenant->release + s->params.hold_ns) {
-			tenant->release += (s->now - tenant->release - s->params.hold_ns) /
-						   tenant->params.period_ns *
-						   tenant->params.period_ns +
-					   tenant->params.period_ns;
+			tenant->release +=
+				(s->now - tenant->release - s->params.hold_ns) / period * period +
+				period;
 		}
 		if (s->now + lead(s) >= tenant->release) {
 			hold = true;

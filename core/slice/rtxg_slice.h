@@ -149,7 +149,10 @@ struct rtxg_slice_tenant {
 	uint32_t max_ppm;  /* cap; 0 or all of it = none */
 	uint32_t weight;   /* 1..10000, or RTXG_SLICE_WEIGHT_NOT_GIVEN */
 	uint32_t priority; /* 0..99; RTXG_SLICE_CRITICAL_PRIORITY divides the two classes */
-	/* critical: releases come so often; 0 = sporadic. Means nothing for best effort */
+	/*
+	 * critical: releases come so often; 0 = sporadic. When the next one comes is learnt where
+	 * this is up to 2.5 % wrong. Means nothing for best effort
+	 */
 	uint64_t period_ns;
 	/*
 	 * The bound asked for on how long work that arrives waits before it is on the engine: 0 =
@@ -416,8 +419,8 @@ uint64_t rtxg_slice_next_release(const struct rtxg_slice *s, uint32_t tenant);
 /*
  * When the programs of a tenant are to bring their contexts onto the engine, or RTXG_SLICE_NEVER:
  * unless each of them can (WARMS), while the period is too short for it to be worth while, before
- * the releases are known well enough, and now and then (one release of 200), to see again when the
- * context comes without.
+ * the releases are known well enough, also over 200 periods where another period than was told is
+ * learnt, and now and then (one release of 200), to see again when the context comes without.
  */
 uint64_t rtxg_slice_next_warm(const struct rtxg_slice *s, uint32_t tenant);
 /* Is it of use to find out whether the program of this context can do so, and not known as yet? */
