@@ -337,11 +337,19 @@ def percentiles(latency_us: np.ndarray) -> dict[str, float]:
 
 
 def critical(
-    setup: Setup, jitter_us: int, jobs: int, gov: Governor | None = None, vgpu: int | None = None, warm: bool = False
+    setup: Setup,
+    jitter_us: int,
+    jobs: int,
+    gov: Governor | None = None,
+    vgpu: int | None = None,
+    warm: bool = False,
+    skipped: int = 50,
 ) -> tuple[dict[str, float], int, int]:
-    """The 100 us kernel every 10 ms (+ jitter); latencies in us and when it ran (ns). The first 50 jobs are not counted."""
+    """The 100 us kernel every 10 ms (+ jitter); latencies in us and when it ran (ns). `skipped` jobs
+    come before those that count."""
     out = setup.work / f"rt-{time.monotonic_ns()}.txt"
-    command = [str(setup.bin / "load"), "rt", str(setup.turns[100]), "10000", str(jitter_us), str(jobs + 50), str(out)]
+    words = ["rt", setup.turns[100], 10000, jitter_us, jobs + skipped, out]
+    command = [str(setup.bin / "load"), *map(str, words)]
     env = dict(os.environ)
     if gov and warm:
         library = setup.bin / "librtxg-cuda.so"
@@ -349,7 +357,7 @@ def critical(
     subprocess.run(
         gov.wrap(vgpu, command) if gov and vgpu is not None else command, check=True, stdout=subprocess.DEVNULL, env=env
     )
-    rows = np.loadtxt(out, ndmin=2)[50:]
+    rows = np.loadtxt(out, ndmin=2)[skipped:]
     kind = ("warm" if warm else "rtxg") if gov else "stock"
     shutil.copy(out, setup.out / f"raw-{setup.current}-{kind}-{jitter_us}.txt")
     return percentiles(rows[:, 1] / 1e3), int(rows[0, 0]), int(rows[-1, 0])

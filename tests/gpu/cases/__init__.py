@@ -18,6 +18,7 @@ from . import (
     cost,
     daemon,
     exact,
+    features,
     figure12,
     figures,
     gaps,
@@ -39,6 +40,7 @@ CASES: dict[str, Callable[[Setup], None]] = {
     case.__name__.removeprefix("case_"): case
     for case in (
         latency.case_latency,
+        latency.case_period,
         shares.case_shares1ms,
         shares.case_shares20ms,
         shares.case_eager,
@@ -68,6 +70,9 @@ CASES: dict[str, Callable[[Setup], None]] = {
         mix.case_mix,
         exact.case_exact,
         apis.case_apis,
+        features.case_features,
+        features.case_pair,
+        features.case_checkpoint,
         admitted.case_admitted,
         overheads.case_overheads,
         llm.case_llm,

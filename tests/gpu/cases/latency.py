@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -132,6 +133,46 @@ def case_latency(setup: Setup) -> None:
         ),
     )
 
+
+#: periods that a kernel's vGPU is told, us, of one that comes every 10 ms
+TOLD_US = (10000, 9985, 9900, 10100)
+LEARNING = 150  # jobs that do not count
+#: so much later than with the right period the 99th percentile may be
+AS_RIGHT = 1.15
+
+
+def told(setup: Setup, build: Path, period_us: int, warm: bool) -> dict[str, float]:
+    """Latencies of the kernel beside three others, where its vGPU has that period."""
+    with Governor(dataclasses.replace(setup, bin=build)) as gov, Loads(setup) as loads:
+        standard_vgpus(gov, [34, 33, 33])
+        gov.ctl("vgpu", "9", "critical", f"period={period_us}")
+        jobs = 150 if setup.quick else 400
+        three_hogs(setup, loads, 0.01 * (jobs + LEARNING) + 3, gov)
+        return critical(setup, 0, jobs, gov, 9, warm, skipped=LEARNING)[0]
+
+
+def case_period(setup: Setup) -> None:
+    """The 100 us kernel every 10 ms, where a wrong period was told: as with the right one."""
+    builds = {"": setup.bin} | {f"{place.name}, ": place for place in setup.beside}
+    found = {
+        (build, period, warm): told(setup, place, period, warm)
+        for build, place in builds.items()
+        for warm in (False, True)
+        for period in TOLD_US
+    }
+    for (build, period, warm), latency in found.items():
+        right = found[build, TOLD_US[0], warm]["p99"]
+        how = " with librtxg-cuda.so" if warm else ""
+        wrong = period != TOLD_US[0]
+        setup.record(
+            f"{build}100 us kernel every 10 ms, told {period / 1000:g} ms{how}: p99",
+            "us",
+            None,
+            latency["p99"],
+            f"{AS_RIGHT * right:.0f}" if wrong else "-",
+            latency["p99"] <= AS_RIGHT * right if wrong else None,
+            latency=latency,
+        )
 
 
 def case_mps(setup: Setup) -> None:
