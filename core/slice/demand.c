@@ -437,7 +437,9 @@ static uint64_t least_patience(const struct rtxg_slice *s)
 /*
  * By when it comes onto the engine if it has work for it. None is in the way of one that has a free
  * engine alone: what is in its queues may wait for another context, which is stopped. Others are
- * stopped for the next work of a tenant with a latency, too, so that says nothing of it.
+ * stopped for the next work of a tenant with a latency, too, so that says nothing of it. Nor does
+ * it of one that waits for what it has on other GPUs. A turn beside critical tasks is not passed on
+ * so soon, for the next one may be long.
  */
 static uint64_t shows_by(const struct rtxg_slice *s, const struct slice_context *context,
 			 uint64_t most)
@@ -445,8 +447,8 @@ static uint64_t shows_by(const struct rtxg_slice *s, const struct slice_context 
 	uint64_t from = context->seen > context->sign ? context->seen : context->sign;
 	uint64_t soon = s->params.restore_ns + SHOW;
 
-	if (!s->free_at || most > least_patience(s) || slice_is_slow(s) ||
-	    s->tenants[context->tenant].params.latency_ns)
+	if (!s->free_at || most > least_patience(s) || s->turns || slice_is_slow(s) ||
+	    s->tenants[context->tenant].params.latency_ns || slice_by_the_clock(s, context->tenant))
 		return from + most;
 	return from > s->free_at ? from + soon : s->free_at + soon;
 }

@@ -138,6 +138,22 @@ static void a_turn_goes_on_where_one_that_is_not_governed_has_the_engine(void **
 	end(&r);
 }
 
+/* All are stopped for work that has a bound: it is waited for, though the engine is free. */
+static void work_with_a_bound_keeps_a_free_engine(void **state)
+{
+	struct rig r;
+
+	begin_beside_two(&r, chat_and_two);
+	pass(&r, 100 * MS);
+	arrive(&r);
+	take(&r, NO_CONTEXT);
+	r.follows = false;
+	wake(&r, true);
+	pass(&r, 3 * MS);
+	assert_true(r.stopped[1] && r.stopped[2]);
+	end(&r);
+}
+
 /* The chat has had bursts without pauses; then one of the others has the engine. */
 static void settle_with_a_chat(struct rig *r)
 {
@@ -639,6 +655,7 @@ int main(void)
 		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
 		cmocka_unit_test(a_turn_passes_on_soon_where_a_free_engine_is_not_used),
 		cmocka_unit_test(a_turn_goes_on_where_one_that_is_not_governed_has_the_engine),
+		cmocka_unit_test(work_with_a_bound_keeps_a_free_engine),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_what_the_log_tells),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_a_stay_was_over),
 		cmocka_unit_test(work_has_not_waited_that_ran_between_two_looks),
