@@ -147,7 +147,8 @@ struct slice_tenant {
 	bool regular;	     /* its releases are known */
 	bool was_regular;    /* they were, at some time since the first start */
 	uint64_t period;     /* from one release to the next, as learnt; 0 = as was told */
-	uint64_t measured;   /* for so many periods, or more, starts were as that says */
+	uint64_t measured;   /* for so many periods, or more, that has held, or is taken to */
+	bool doubted;	     /* starts did not fit what was learnt */
 	uint64_t listen;     /* releases before that one are waited for, to see when they are */
 	uint64_t base;	     /* a start that the period is measured from; 0 = none */
 	uint64_t recent;     /* the earliest of the last block of starts, */
@@ -508,6 +509,8 @@ bool slice_params_valid(const struct rtxg_slice_tenant *params);
 
 /* release.c: nothing is known of this tenant's releases any more. */
 void slice_forget_releases(struct slice_tenant *tenant);
+/* When its next release is is not known any more; the period that was learnt is. */
+void slice_forget_phase(struct slice_tenant *tenant);
 /* A context of this tenant came onto the engine at that time. */
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at);
 /*

@@ -34,11 +34,12 @@
 /*
  * The period that was told may be wrong by such a part of it: 2.5 %. Releases are where the
  * earliest starts are, so the earliest of each BLOCK of starts is looked at. It is where it was
- * expected if it is off by STRAY or less.
+ * expected if it is off by STRAY or less, or by such a part of the period.
  */
 #define PERIOD_OFF 40
 #define BLOCK	   8
 #define STRAY	   (150 * US)
+#define STRAY_PART 110
 
 /*
  * From one release to the next, as far as is known. It says when releases are; what was told says
@@ -72,19 +73,26 @@ static bool warms_for(const struct rtxg_slice *s, const struct slice_tenant *ten
 /* The starts that were seen may yet show which period there is. */
 static void forget_phase(struct slice_tenant *tenant)
 {
-	tenant->phase = tenant->period = tenant->listen = 0;
-	tenant->measured = WARM_LISTEN; /* what was told holds until starts say otherwise */
+	tenant->phase = tenant->listen = 0;
 	tenant->release = NEVER;
 	tenant->misses = tenant->hits = tenant->earlier = tenant->delayed = 0;
 	tenant->early_for = 0;
 	tenant->regular = tenant->was_regular = false;
 }
 
-void slice_forget_releases(struct slice_tenant *tenant)
+void slice_forget_phase(struct slice_tenant *tenant)
 {
 	forget_phase(tenant);
 	tenant->base = 0;
 	tenant->counted = 0;
+}
+
+void slice_forget_releases(struct slice_tenant *tenant)
+{
+	slice_forget_phase(tenant);
+	tenant->period = 0;
+	tenant->doubted = false;
+	tenant->measured = WARM_LISTEN; /* what was told holds until starts say otherwise */
 }
 
 /* A start was seen that was as expected, or was not: once says little of the others. */
@@ -94,10 +102,12 @@ static void count_start(struct slice_tenant *tenant, bool as_expected)
 		tenant->hits += tenant->hits < HITS_MOST;
 	else
 		tenant->hits = tenant->hits > ODD ? tenant->hits - ODD : 0;
-	if (tenant->hits >= WARM_AFTER)
+	if (tenant->hits >= WARM_AFTER) {
 		tenant->regular = tenant->was_regular = true;
-	else if (!tenant->hits)
+		tenant->doubted = false;
+	} else if (!tenant->hits) {
 		tenant->regular = false;
+	}
 }
 
 /*
@@ -142,6 +152,14 @@ static uint64_t follow(struct slice_tenant *tenant, uint64_t late)
 									 : tenant->least_late;
 }
 
+/* So far off the earliest start of a block is where it was expected. */
+static uint64_t stray(const struct slice_tenant *tenant)
+{
+	uint64_t part = tenant->params.period_ns / STRAY_PART;
+
+	return part > STRAY ? part : STRAY;
+}
+
 static uint64_t magnitude(int64_t value)
 {
 	return (uint64_t)(value < 0 ? -value : value);
@@ -159,13 +177,13 @@ static int64_t lateness(uint64_t from, uint64_t at, uint64_t period, uint64_t *n
  * wrong? Then lateness grows evenly. What delays starts for a while makes it jump, which shows if
  * the last n - n_before periods are no small part of all.
  */
-static bool is_drift(int64_t before, uint64_t n_before, int64_t late, uint64_t n)
+static bool is_drift(int64_t before, uint64_t n_before, int64_t late, uint64_t n, uint64_t stray_ns)
 {
 	uint64_t bend = magnitude(late * (int64_t)n_before - before * (int64_t)n);
 
 	return n_before && n > n_before && bend <= magnitude(late) * n_before / 3 &&
-	       bend <= 3 * STRAY * n_before &&
-	       (magnitude(before) <= STRAY || n_before <= 2 * (n - n_before));
+	       bend <= 3 * stray_ns * n_before &&
+	       (magnitude(before) <= stray_ns || n_before <= 2 * (n - n_before));
 }
 
 /*
@@ -179,14 +197,14 @@ static bool measure_period(struct slice_tenant *tenant)
 	int64_t late = lateness(tenant->base, tenant->least, period, &n);
 	uint64_t since = tenant->least - tenant->base;
 
-	if (magnitude(late) <= STRAY) {
+	if (magnitude(late) <= stray(tenant)) {
 		tenant->recent = tenant->least;
 		tenant->measured = n > tenant->measured ? n : tenant->measured;
 		return false;
 	}
 	tenant->base = tenant->recent;
 	tenant->recent = tenant->least;
-	if (!is_drift(before, n_before, late, n))
+	if (!is_drift(before, n_before, late, n, stray(tenant)))
 		return false;
 	period = (since + n / 2) / n;
 	if (period < told - told / PERIOD_OFF || period > told + told / PERIOD_OFF)
@@ -194,6 +212,20 @@ static bool measure_period(struct slice_tenant *tenant)
 	tenant->period = period;
 	tenant->measured = n;
 	return true;
+}
+
+/*
+ * Starts do not fit. A period that was learnt and has held for long may be right all the same, and
+ * releases are at other times. If that comes again before they are known, neither does it fit, nor
+ * is the one that was told known to.
+ */
+static void doubt_period(struct slice_tenant *tenant)
+{
+	if (!tenant->period)
+		return;
+	tenant->doubted = tenant->measured >= WARM_LISTEN && !tenant->doubted;
+	if (!tenant->doubted)
+		tenant->period = tenant->measured = 0;
 }
 
 /* Learns the period from a start. True: it is another one, and there was a release at `least`. */
@@ -269,6 +301,7 @@ void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant
 		tenant->misses = 0;
 		count_start(tenant, late <= period / AS_LATE);
 	} else if (++tenant->misses >= RELOCK) {
+		doubt_period(tenant);
 		forget_phase(tenant);
 		tenant->phase = at;
 	} else {

@@ -350,7 +350,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	if (slice_critical(tenant)) {
 		/* After a silence the releases may have another phase. */
 		if (slice_excess(at, silent) > s->params.critical_idle_ns)
-			slice_forget_releases(tenant);
+			slice_forget_phase(tenant);
 		slice_learn_release(s, tenant, at);
 		if (!s->turns)
 			*replan = true;

@@ -23,6 +23,7 @@
 /* What happens besides releases. */
 enum noise {
 	LATE,	/* half of the starts are late by up to 0.3 ms, and releases are missed */
+	WIDE,	/* all are late by up to 1.5 % of the period */
 	ROUGH,	/* some are late by ms, once many in a row, and there is other work */
 	RANDOM, /* and there is no period */
 };
@@ -107,6 +108,8 @@ static uint64_t lateness(struct program *p)
 {
 	uint64_t late = draw(p, 20) * US;
 
+	if (p->noise == WIDE)
+		return draw(p, p->actual * 15 / 1000);
 	if (happens(p, 5) && !p->missed_for)
 		p->missed_for = happens(p, 250) ? 5 + (uint32_t)draw(p, 30) : 1;
 	if (happens(p, 500))
@@ -152,7 +155,7 @@ static bool is_close(const struct program *p, uint64_t release)
 /* So many jobs, of which those from `first` on are looked at. */
 static void run(struct program *p, uint32_t jobs, uint32_t first)
 {
-	uint64_t release = 50 * MS, warm, late;
+	uint64_t release = p->now + p->actual + 50 * MS, warm, late;
 
 	/* The program does something before its first release. */
 	be_on(p, release - p->actual * (20 + draw(p, 70)) / 100, 0);
@@ -246,6 +249,59 @@ static void a_context_is_brought_in_with_the_period_that_was_learnt(void **state
 	}
 }
 
+/*
+ * One that was told right is not taken to be another one where starts are late by much: a context
+ * is brought in as if the period could not be learnt.
+ */
+static void late_starts_are_no_other_period(void **state)
+{
+	for (uint64_t period = 10 * MS; period <= 100 * MS; period += 30 * MS) {
+		uint32_t brought_in = 0;
+
+		for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+			struct program p;
+
+			begin(&p, period, period, WIDE, true, seed);
+			run(&p, 1000, 60);
+			brought_in += p.brought_in;
+			end(&p);
+		}
+		print_message("%llu ms: brought in for %.1f %%\n",
+			      (unsigned long long)(period / MS), brought_in / 10.0 / SEEDS);
+		assert_true(brought_in >= 600 * SEEDS);
+	}
+}
+
+/* It rests for 2 s: its releases may be at other times then, and are as far apart as before. */
+static void what_was_learnt_is_kept_over_a_rest(void **state)
+{
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct program p;
+
+		begin(&p, 16600 * US, 16667 * US, LATE, true, seed);
+		run(&p, 500, 500);
+		assert_true(p.brought_in > 0);
+		p.now += 2000 * MS + draw(&p, 16 * MS);
+		run(&p, 160, 60);
+		assert_true(p.expected >= 90);
+		assert_true(p.close * 100 >= p.expected * 95);
+		end(&p);
+	}
+}
+
+/* 4 % are no mistake in writing a period down: it is another one. */
+static void a_period_that_is_far_off_is_not_taken(void **state)
+{
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct program p;
+
+		begin(&p, 10 * MS, seed % 2 ? 10400 * US : 9600 * US, LATE, true, seed);
+		run(&p, 1000, 0);
+		assert_int_equal(p.brought_in, 0);
+		end(&p);
+	}
+}
+
 /* Starts that are random are not taken for releases. */
 static void a_program_without_a_period_has_no_releases(void **state)
 {
@@ -283,6 +339,9 @@ int main(void)
 		cmocka_unit_test(it_is_learnt_whatever_else_the_program_does),
 		cmocka_unit_test(it_is_learnt_where_the_context_is_brought_in_ahead),
 		cmocka_unit_test(a_context_is_brought_in_with_the_period_that_was_learnt),
+		cmocka_unit_test(late_starts_are_no_other_period),
+		cmocka_unit_test(what_was_learnt_is_kept_over_a_rest),
+		cmocka_unit_test(a_period_that_is_far_off_is_not_taken),
 		cmocka_unit_test(a_program_without_a_period_has_no_releases),
 		cmocka_unit_test(what_was_learnt_is_forgotten_with_what_was_told),
 	};
