@@ -509,7 +509,7 @@ bool slice_params_valid(const struct rtxg_slice_tenant *params);
 
 /* release.c: nothing is known of this tenant's releases any more. */
 void slice_forget_releases(struct slice_tenant *tenant);
-/* When its next release is is not known any more; the period that was learnt is. */
+/* Nothing is known any more of when its next release is; the period that was learnt is kept. */
 void slice_forget_phase(struct slice_tenant *tenant);
 /* A context of this tenant came onto the engine at that time. */
 void slice_learn_release(const struct rtxg_slice *s, struct slice_tenant *tenant, uint64_t at);
