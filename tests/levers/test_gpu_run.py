@@ -43,7 +43,7 @@ def test_the_list_names_every_case_with_what_it_does() -> None:
     assert done.returncode == 0
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert [name for name, _ in lines] == list(CASES)
-    assert len(lines) == 39
+    assert len(lines) == 43
     assert all(len(what) > 10 for _, what in lines)
 
 
@@ -51,7 +51,7 @@ def test_a_case_that_does_not_exist_is_refused_with_those_that_do() -> None:
     """By its name, in the environment as by option."""
     for done in (command(case="latency,nope"), command("--case", "latency,nope")):
         assert done.returncode == run.USAGE
-        assert "no case 'nope': one of latency, shares1ms" in done.stderr
+        assert "no case 'nope': one of latency, period" in done.stderr
     assert command("--cass").returncode == run.USAGE
 
 
