@@ -445,12 +445,13 @@ static uint64_t shows_by(const struct rtxg_slice *s, const struct slice_context 
 			 uint64_t most)
 {
 	uint64_t from = context->seen > context->sign ? context->seen : context->sign;
+	uint64_t free = s->free_at > s->acted_at ? s->free_at : s->acted_at;
 	uint64_t soon = s->params.restore_ns + SHOW;
 
 	if (!s->free_at || most > least_patience(s) || s->turns || slice_is_slow(s) ||
 	    s->tenants[context->tenant].params.latency_ns || slice_by_the_clock(s, context->tenant))
 		return from + most;
-	return from > s->free_at ? from + soon : s->free_at + soon;
+	return (from > free ? from : free) + soon;
 }
 
 /*

@@ -280,12 +280,10 @@ struct rtxg_slice {
 	uint64_t turn_due; /* it was another one's turn by the clock from then on; 0 = it is not */
 	uint32_t yield;	   /* context that has passed its turn on and is watched for a moment yet */
 	uint64_t yield_until;
-	uint32_t holder; /* context on the engine as far as the log says */
-	/*
-	 * Since when the engine is free, as far as that, and all that was done so far has been
-	 * carried out, which is counted by actions; 0 = it is not.
-	 */
-	uint64_t free_at, acted;
+	uint32_t holder;  /* context on the engine as far as the log says */
+	uint64_t free_at; /* since when the engine is free, as far as that; 0 = it is not */
+	/* The host had carried all actions out at that time, which were so many by then. */
+	uint64_t acted_at, acted;
 	uint32_t ended;	  /* context whose stay ended last */
 	uint64_t over_at; /* up to then one stayed beyond its slice: no other wanted the engine */
 	uint64_t set_at;  /* a slice was set last */

@@ -540,9 +540,10 @@ int rtxg_slice_step(struct rtxg_slice *s, uint64_t now_ns, const struct rtxg_sli
 		if (err)
 			return err;
 		s->now = now_ns;
-		if (s->free_at && s->acted != s->actions)
-			s->free_at = now_ns;
-		s->acted = s->actions;
+		if (s->acted != s->actions) {
+			s->acted = s->actions;
+			s->acted_at = now_ns;
+		}
 		apply(s, event, &replan);
 		/* What the log tells is judged when all of it has been read, with the timer. */
 		if (replan)

@@ -122,6 +122,32 @@ static void a_turn_passes_on_soon_where_a_free_engine_is_not_used(void **state)
 	end(&r);
 }
 
+/*
+ * The host takes 20 ms to let the next one go. That the engine was free all that time says nothing
+ * of it: it has had no time to come.
+ */
+static void a_turn_that_was_begun_slowly_is_not_passed_on(void **state)
+{
+	struct rig r;
+	uint32_t was;
+
+	begin_beside_two(&r, two_in_batch);
+	pass(&r, 100 * MS);
+	was = r.on;
+	demand(&r, 3 - was, RTXG_SLICE_QUEUED);
+	r.follows = false;
+	for (int i = 0; i < 2000 && !r.stopped[was]; i++)
+		pass(&r, 50 * US);
+	assert_true(r.stopped[was]);
+	assert_int_equal(r.on, NO_CONTEXT);
+	r.now += 20 * MS;
+	wake(&r, true);
+	pass(&r, 500 * US);
+	assert_true(r.stopped[was]);
+	assert_false(r.stopped[3 - was]);
+	end(&r);
+}
+
 /* It may be another one's that is not governed: that is no free engine. */
 static void a_turn_goes_on_where_one_that_is_not_governed_has_the_engine(void **state)
 {
@@ -654,6 +680,7 @@ int main(void)
 		cmocka_unit_test(a_turn_is_not_lost_by_what_the_log_has_not_told),
 		cmocka_unit_test(a_turn_passes_on_where_the_log_shows_that_it_is_not_used),
 		cmocka_unit_test(a_turn_passes_on_soon_where_a_free_engine_is_not_used),
+		cmocka_unit_test(a_turn_that_was_begun_slowly_is_not_passed_on),
 		cmocka_unit_test(a_turn_goes_on_where_one_that_is_not_governed_has_the_engine),
 		cmocka_unit_test(work_with_a_bound_keeps_a_free_engine),
 		cmocka_unit_test(work_has_not_started_that_arrived_after_what_the_log_tells),
