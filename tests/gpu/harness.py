@@ -64,6 +64,10 @@ class Setup:
     soak_s: float = 300.0  # how long the soak is
     beside: list[Path] = field(default_factory=list)  # programs of other builds, as `bin`
 
+    def builds(self) -> dict[str, Path]:
+        """Where the programs of each build are, by what its lines of the results begin with."""
+        return {"": self.bin} | {f"{place.name}, ": place for place in self.beside}
+
     def seconds(self, quick: float, long: float) -> float:
         """How long to measure."""
         return quick if self.quick else long
@@ -345,8 +349,10 @@ def critical(
     warm: bool = False,
     skipped: int = 50,
 ) -> tuple[dict[str, float], int, int]:
-    """The 100 us kernel every 10 ms (+ jitter); latencies in us and when it ran (ns). `skipped` jobs
-    come before those that count."""
+    """The 100 us kernel every 10 ms (+ jitter): latencies in us, and when it ran (ns).
+
+    So many jobs are `skipped` before those that count.
+    """
     out = setup.work / f"rt-{time.monotonic_ns()}.txt"
     words = ["rt", setup.turns[100], 10000, jitter_us, jobs + skipped, out]
     command = [str(setup.bin / "load"), *map(str, words)]

@@ -18,6 +18,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -398,6 +400,20 @@ class Programs(Loads):
                 p.kill()
         for p in self.processes:
             p.wait(20)
+
+
+@contextmanager
+def daemon_and_programs(setup: Setup) -> Iterator[tuple[Product, Programs]]:
+    """Both; programs that are held still go on in the end, however that comes."""
+    product = Product(setup)
+    with Programs(setup) as programs:
+        try:
+            product.start()
+            yield product, programs
+        finally:
+            for pid in [p.pid for p in programs.processes if p.poll() is None]:
+                os.kill(pid, signal.SIGCONT)
+            product.__exit__()
 
 
 def python(name: str, *words: str | Path | float) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import Setup, progress, work_in
-from product import Product, Programs
+from product import Product, Programs, daemon_and_programs
 
 LIBRARIES = ("/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 
@@ -182,54 +182,47 @@ def case_apis(setup: Setup) -> None:
     """30 % for 30 %: CUDA, OpenCL, Vulkan, OpenGL over EGL, and MPS as one tenant."""
     settle, length = 0.8, setup.seconds(2, 5)
     life = setup.seconds(60, 150)
-    product = Product(setup)
     speakers: list[Speaker] = []
     listed: dict[str, object] = {}
-    with Programs(setup) as programs:
-        try:
-            product.start()
-            product.vgpu("rival", min="70%")
-            for api in ("cuda", "opencl", "vulkan", "egl", "mps"):
-                product.vgpu(api)  # its 30 % come when it is measured, and go with it
-                if api != "mps":
-                    speaker = begin(setup, programs, product, api, life)
-                    speakers.append(speaker)
-                    speaker.let(False)
-            out = setup.work / "api-rival.txt"
-            hog = programs.begin(
-                programs.load("hog", setup.turns_of(1000), life, out), None, product, "rival"
-            )
-            rival = Speaker("rival", [hog.pid], [out])
-            wait_for_work(rival, hog, setup.work / "none")
-            measure(rival, None, "alone", 0.3, length / 2)
+    with daemon_and_programs(setup) as (product, programs):
+        product.vgpu("rival", min="70%")
+        for api in ("cuda", "opencl", "vulkan", "egl", "mps"):
+            product.vgpu(api)  # its 30 % come when it is measured, and go with it
+            if api != "mps":
+                speaker = begin(setup, programs, product, api, life)
+                speakers.append(speaker)
+                speaker.let(False)
+        out = setup.work / "api-rival.txt"
+        hog = programs.begin(
+            programs.load("hog", setup.turns_of(1000), life, out), None, product, "rival"
+        )
+        rival = Speaker("rival", [hog.pid], [out])
+        wait_for_work(rival, hog, setup.work / "none")
+        measure(rival, None, "alone", 0.3, length / 2)
 
-            def both(speaker: Speaker) -> None:
-                if speaker.why_not:
-                    return
-                product.vgpu(speaker.name, min="30%")
-                measure(speaker, None, "alone", 0.3, length / 2)
-                measure(speaker, rival, "beside", settle, length)
-                tasks = product.tasks()
-                listed[speaker.name] = [
-                    {k: t.get(k) for k in ("comm", "vgpu", "managed", "mps", "channels", "remedy")}
-                    for t in tasks.values()
-                    if t.get("vgpu") == speaker.name or t["pid"] in speaker.pids
-                ]
-                product.vgpu(speaker.name, min="0%")
+        def both(speaker: Speaker) -> None:
+            if speaker.why_not:
+                return
+            product.vgpu(speaker.name, min="30%")
+            measure(speaker, None, "alone", 0.3, length / 2)
+            measure(speaker, rival, "beside", settle, length)
+            tasks = product.tasks()
+            listed[speaker.name] = [
+                {k: t.get(k) for k in ("comm", "vgpu", "managed", "mps", "channels", "remedy")}
+                for t in tasks.values()
+                if t.get("vgpu") == speaker.name or t["pid"] in speaker.pids
+            ]
+            product.vgpu(speaker.name, min="0%")
 
-            for speaker in speakers:
-                both(speaker)
-            with mps(setup, programs, product, setup.seconds(7, 14)) as together:
-                speakers.append(together)
-                both(together)
-            product.stop()
-            for speaker in speakers:
-                if not speaker.why_not and speaker.name != "mps":
-                    measure(speaker, rival, "stock", 0.3, length / 2)
-        finally:
-            for pid in [p.pid for p in programs.processes if p.poll() is None]:
-                os.kill(pid, signal.SIGCONT)
-            product.__exit__()
+        for speaker in speakers:
+            both(speaker)
+        with mps(setup, programs, product, setup.seconds(7, 14)) as together:
+            speakers.append(together)
+            both(together)
+        product.stop()
+        for speaker in speakers:
+            if not speaker.why_not and speaker.name != "mps":
+                measure(speaker, rival, "stock", 0.3, length / 2)
     for speaker in speakers:
         name = f"{speaker.name}: 30 % beside a CUDA program with 70 %"
         if speaker.why_not or "beside" not in speaker.rates:

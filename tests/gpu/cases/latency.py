@@ -153,10 +153,9 @@ def told(setup: Setup, build: Path, period_us: int, warm: bool) -> dict[str, flo
 
 def case_period(setup: Setup) -> None:
     """The 100 us kernel every 10 ms, where a wrong period was told: as with the right one."""
-    builds = {"": setup.bin} | {f"{place.name}, ": place for place in setup.beside}
     found = {
         (build, period, warm): told(setup, place, period, warm)
-        for build, place in builds.items()
+        for build, place in setup.builds().items()
         for warm in (False, True)
         for period in TOLD_US
     }
