@@ -12,6 +12,7 @@ where the driver cannot do this: release 570 is the first that can.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import sys
 import time
@@ -21,22 +22,31 @@ NO_CHECKPOINTS = 77
 
 def main() -> int:
     """The four steps."""
-    if len(sys.argv) != 3:
-        print(__doc__, file=sys.stderr)
-        return 2
-    pid, seconds = int(sys.argv[1]), float(sys.argv[2])
-    cuda = ctypes.CDLL("libcuda.so.1")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pid", type=int)
+    parser.add_argument("seconds", type=float)
+    args = parser.parse_args()
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        print(f"checkpoint.py: no NVIDIA driver here: {e}", file=sys.stderr)
+        return NO_CHECKPOINTS
     if not hasattr(cuda, "cuCheckpointProcessLock"):
         print("checkpoint.py: the driver has no checkpoints: release 570 has", file=sys.stderr)
         return NO_CHECKPOINTS
     status = cuda.cuInit(0)
+    if status:
+        print(f"checkpoint.py: cuInit: status {status}", file=sys.stderr)
+        return 1
     for step in ("Lock", "Checkpoint", "Restore", "Unlock"):
         if step == "Restore":
-            time.sleep(seconds)
+            time.sleep(args.seconds)
         begin = time.monotonic_ns()
-        status = status or getattr(cuda, f"cuCheckpointProcess{step}")(pid, None)
+        status = getattr(cuda, f"cuCheckpointProcess{step}")(args.pid, None)
         if status:
-            print(f"checkpoint.py: {step.lower()} of {pid}: status {status}", file=sys.stderr)
+            print(f"checkpoint.py: {step.lower()} of {args.pid}: status {status}", file=sys.stderr)
             return 1
         print(step.lower(), begin, time.monotonic_ns(), flush=True)
     return 0

@@ -8,12 +8,12 @@
  *     has made, and is checked against what the processor computes (persistent: one of 64). One
  *     wrong word ends the program with status 1.
  *
- *     managed	      managed memory that the processor and the GPU write in turns: page faults
+ *     managed	      managed memory that both processors write in turns, by page faults
  *     oversubscribed as much managed memory as does not fit: pages are evicted in each round
  *     cooperative    kernels with barriers of the whole grid
  *     persistent     one kernel that never ends and takes its jobs from the processor's memory
  *     child	      kernels that launch kernels
- *     streams	      eight streams of two priorities, with events, copies, callbacks and a pool
+ *     streams	      eight streams, two priorities, events, copies, callbacks and a pool
  *     graph	      a graph of copies, kernels and a callback
  *     copies	      copies in, a kernel and copies out in one stream, four rounds ahead
  *     green	      a green context of half of the multiprocessors
@@ -158,15 +158,14 @@ static size_t sample(int n)
 
 static void begin_words(struct words *w)
 {
-	uint32_t *first = (uint32_t *)malloc(WORDS * sizeof(*first));
+	static uint32_t first[WORDS];
 
 	for (int i = 0; i < WORDS; i++)
 		first[i] = i;
-	check(cudaMalloc(&w->on_gpu, WORDS * sizeof(*first)));
-	check(cudaMemcpy(w->on_gpu, first, WORDS * sizeof(*first), cudaMemcpyHostToDevice));
+	check(cudaMalloc(&w->on_gpu, sizeof(first)));
+	check(cudaMemcpy(w->on_gpu, first, sizeof(first), cudaMemcpyHostToDevice));
 	for (int i = 0; i < SAMPLES; i++)
 		w->due[i] = (uint32_t)sample(i);
-	free(first);
 }
 
 static void check_words(struct words *w, struct step s)
@@ -206,16 +205,15 @@ static void managed(void)
 
 static void oversubscribed(void)
 {
-	size_t room, all, fill, words;
+	size_t room, all, left = (size_t)1536 << 20, words = ((size_t)2 << 30) / sizeof(uint32_t);
 	struct step s = step_of(16);
 	uint32_t *x, due[SAMPLES];
 	void *filler;
 
 	/* What is left free is less than the managed words take. */
 	check(cudaMemGetInfo(&room, &all));
-	fill = room - ((size_t)1536 << 20);
-	check(cudaMalloc(&filler, fill));
-	words = ((size_t)2 << 30) / sizeof(*x);
+	if (room > left)
+		check(cudaMalloc(&filler, room - left));
 	check(cudaMallocManaged(&x, words * sizeof(*x)));
 	check(cudaMemset(x, 0, words * sizeof(*x)));
 	memset(due, 0, sizeof(due));
@@ -338,8 +336,14 @@ static void persistent(void)
 	check(cudaGetLastError());
 	for (uint32_t job = 1; goes_on(); job++) {
 		post->job = job;
-		while (post->done != job)
+		for (unsigned tries = 1; post->done != job; tries++) {
 			sched_yield();
+			/* It would be waited for for ever. */
+			if (!(tries % (1 << 20)) && cudaStreamQuery(kernel) != cudaErrorNotReady) {
+				fprintf(stderr, "features: the kernel that never ends has ended\n");
+				exit(1);
+			}
+		}
 		if (job % 64 == 1) { /* the rounds in between are in what follows from them */
 			check(cudaMemcpyAsync(got, w.on_gpu, WORDS * sizeof(*got),
 					      cudaMemcpyDeviceToHost, copies));
