@@ -195,23 +195,30 @@ static bool told_from_behind(const struct layer_ticket *t, const struct layer_qu
 	       !q->busy && !layer_device_in_part();
 }
 
-/* Gives a command its number, and says whether something has to tell of those before it first. */
-static bool number(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
-		   const struct layer_batch *b)
+/*
+ * Gives a command its number. Returns that of the marker that has to tell of those before it first;
+ * 0: none has to.
+ */
+static uint64_t number(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
+		       const struct layer_batch *b)
 {
 	bool held = b->state != LAYER_ADMITTED || t->gate;
+	uint64_t marker = 0;
 
 	t->bare &= lane && !held;
 	/* Called out of a call on the same queue, before or behind that call's command. */
 	if (layer_rarely(q->busy))
-		return false;
+		return 0;
+	/* Before the command's own: it stands in front, and its end is not the command's. */
+	if (layer_rarely(held && layer_completion_untold(q)))
+		marker = ++q->entered;
 	if (lane)
 		t->number = ++q->entered;
 	if (t->bare)
 		q->bare = t->number;
 	if (lane)
 		lane_entered(&lane->row, t->bare, t->est_ns);
-	return held && layer_completion_untold(q);
+	return marker;
 }
 
 /*
@@ -229,7 +236,7 @@ LAYER_RARE static bool put_fence(const struct layer_queue *q, const cl_event *ga
 static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
 		  enum layer_pass pass)
 {
-	bool marker = false;
+	uint64_t marker = 0;
 	struct layer_batch *b = NULL;
 	struct layer_depends deps;
 	struct layer_todo todo;
@@ -270,7 +277,7 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 		free(deps.at);
 	layer_monitor_leave(&todo);
 	if (layer_rarely(marker))
-		layer_turn_marker(q, atomic_load(&q->handle));
+		layer_turn_marker(q, atomic_load(&q->handle), marker);
 	if (layer_rarely(t->fenced) && !put_fence(q, &t->gate))
 		t->refused = true;
 }

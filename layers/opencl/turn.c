@@ -30,7 +30,7 @@ void layer_turn_end(struct layer_queue *q)
 		layer_monitor_tell();
 }
 
-void layer_turn_marker(struct layer_queue *q, cl_command_queue handle)
+void layer_turn_marker(struct layer_queue *q, cl_command_queue handle, uint64_t number)
 {
 	cl_event marker = NULL, old = NULL;
 	struct layer_todo todo;
@@ -43,7 +43,7 @@ void layer_turn_marker(struct layer_queue *q, cl_command_queue handle)
 	} else if (marker) {
 		old = q->marker;
 		q->marker = marker;
-		q->marker_number = ++q->entered;
+		q->marker_number = number;
 	} else {
 		/* cannot be asked: do not keep the engine for it */
 		layer_completion_raise(q, q->bare, &todo);
@@ -58,6 +58,7 @@ void layer_turn_mark(struct layer_queue *q)
 {
 	cl_command_queue handle;
 	struct layer_todo todo;
+	uint64_t number;
 
 	layer_monitor_enter(&todo);
 	q->marker_wanted = q->busy && layer_completion_untold(q);
@@ -74,10 +75,11 @@ void layer_turn_mark(struct layer_queue *q)
 		return;
 	}
 	layer_turn_begin(q);
+	number = ++q->entered;
 	handle = atomic_load(&q->handle);
 	layer_next.clRetainCommandQueue(handle);
 	layer_monitor_leave(&todo);
-	layer_turn_marker(q, handle);
+	layer_turn_marker(q, handle, number);
 	layer_monitor_enter(&todo);
 	layer_turn_end(q);
 	layer_monitor_leave(&todo);

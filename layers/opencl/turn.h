@@ -29,8 +29,11 @@ unsigned int layer_turn_untold(const struct layer_lane *lane, struct layer_queue
 
 /* ---- without it ---- */
 
-/* What is known to be in the queue tells of its end from here. By a thread whose turn it is. */
-void layer_turn_marker(struct layer_queue *q, cl_command_queue handle) LAYER_RARE;
+/*
+ * What is known to be in the queue tells of its end from here. By a thread whose turn it is.
+ * number: the marker's, drawn under the lock before that of any command that enters behind it.
+ */
+void layer_turn_marker(struct layer_queue *q, cl_command_queue handle, uint64_t number) LAYER_RARE;
 /*
  * Puts a marker into the queue if there is something to tell of; a call under way does it itself.
  */

@@ -957,13 +957,18 @@ static void callbacks(void)
 static int (*double_running)(int engine);
 static atomic_int native_calls, without_permit;
 
+static void note_permit(void)
+{
+	atomic_fetch_add(&native_calls, 1);
+	if (double_running && double_running(0) < 1)
+		atomic_fetch_add(&without_permit, 1);
+}
+
 static void CL_CALLBACK native(void *args)
 {
 	int *x = *(int **)args;
 
-	atomic_fetch_add(&native_calls, 1);
-	if (double_running && double_running(0) < 1)
-		atomic_fetch_add(&without_permit, 1);
+	note_permit();
 	(*x)++;
 }
 
@@ -980,6 +985,8 @@ static void native_kernels(void)
 		goto out;
 	}
 	double_running = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	atomic_store(&native_calls, 0);
+	atomic_store(&without_permit, 0);
 	done = user_new();
 	must(clSetUserEventStatus(done, CL_COMPLETE));
 	for (int i = 0; i < 400; i++) {
@@ -1005,6 +1012,51 @@ static void native_kernels(void)
 out:
 	must(clReleaseCommandQueue(q));
 	must(clReleaseCommandQueue(o));
+}
+
+/*
+ * A command that is held back, behind one that the layer has no event of. Looks at what has
+ * completed, as the program does at any time: while a command runs, its permit is not given back.
+ */
+static void CL_CALLBACK looks(void *args)
+{
+	cl_event looked_at = *(cl_event *)args;
+	cl_int status;
+
+	for (int i = 0; i < 3; i++)
+		must(clGetEventInfo(looked_at, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
+				    &status, NULL));
+	note_permit();
+}
+
+static void held_behind(void)
+{
+	cl_device_exec_capabilities can = 0;
+	cl_command_queue q = queue_new(0);
+	int x = 0, *px = &x;
+	cl_event u;
+
+	must(clGetDeviceInfo(device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof(can), &can, NULL));
+	if (!(can & CL_EXEC_NATIVE_KERNEL)) {
+		say("not supported");
+		goto out;
+	}
+	double_running = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	atomic_store(&native_calls, 0);
+	atomic_store(&without_permit, 0);
+	for (int i = 0; i < 50; i++) {
+		u = user_new();
+		must(clEnqueueNativeKernel(q, native, &px, sizeof(px), 0, NULL, NULL, 0, NULL,
+					   NULL));
+		must(clEnqueueNativeKernel(q, looks, &u, sizeof(u), 0, NULL, NULL, 1, &u, NULL));
+		must(clSetUserEventStatus(u, CL_COMPLETE));
+		must(clFinish(q));
+		must(clReleaseEvent(u));
+	}
+	say("native calls %d, without a permit %d", atomic_load(&native_calls),
+	    atomic_load(&without_permit));
+out:
+	must(clReleaseCommandQueue(q));
 }
 
 static void early_release(void)
@@ -1355,6 +1407,7 @@ static const struct {
 	{ "finished_meanwhile", finished_meanwhile, 0 },
 	{ "callbacks", callbacks, 0 },
 	{ "native_kernels", native_kernels, 0 },
+	{ "held_behind", held_behind, 0 },
 	{ "early_release", early_release, 0 },
 	{ "released_by_two", released_by_two, 1 },
 	{ "copies", copies, 0 },

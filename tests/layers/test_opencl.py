@@ -48,6 +48,7 @@ CASES = [
     "finished_meanwhile",
     "callbacks",
     "native_kernels",
+    "held_behind",
     "early_release",
     "released_by_two",
     "copies",
@@ -121,7 +122,7 @@ def test_a_program_does_not_see_that_its_queues_are_profiled() -> None:
 
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_same_however_permits_come_and_go(seed: int) -> None:
-    cases = ["out_of_order", "threads", "native_kernels", "markers", "later_frees_earlier"]
+    cases = ["out_of_order", "threads", "native_kernels", "held_behind", "markers", "later_frees_earlier"]
     done = doubled("random", SEMANTICS, *cases, RTXG_DOUBLE_SEED=str(seed))
     assert done.stdout == "".join(native(case)[1] for case in sorted(cases, key=CASES.index))
     assert (done.returncode, done.stderr) == (0, "")
