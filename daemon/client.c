@@ -163,7 +163,7 @@ static bool keep_request(struct connection *c, const char *text, size_t size, in
 	return true;
 }
 
-static void handle(struct connection *c, const char *text, size_t size, int fd)
+static void take_request(struct connection *c, const char *text, size_t size, int fd)
 {
 	c->daemon->handle(c, text, size, fd);
 	if (!c->later)
@@ -196,7 +196,7 @@ static void take_packet(struct connection *c, const char *text, const struct kep
 		/* Of any other it is known that it came, and nothing takes this one. */
 		if (packet->descriptors && fd < 0)
 			fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		handle(c, text, (size_t)packet->size, fd);
+		take_request(c, text, (size_t)packet->size, fd);
 		return;
 	}
 	if (fd >= 0)
