@@ -376,9 +376,14 @@ static bool has_work(const struct process *c)
 	return c->phase != ABSENT && c->put > c->done;
 }
 
+static bool stalls(const struct model *m, const struct process *c)
+{
+	return m->now < c->stalled_until;
+}
+
 static bool may_run(const struct model *m, int i)
 {
-	return has_work(&m->c[i]) && !m->c[i].stopped;
+	return has_work(&m->c[i]) && !m->c[i].stopped && !stalls(m, &m->c[i]);
 }
 
 /* The next one in the runlist, the one on the engine last. */
@@ -451,6 +456,8 @@ static void work(struct model *m, struct process *c)
 	if (!c->kernel) {
 		c->done++;
 		c->kernel = model_kernel_of(c);
+		if (c->p.stall_every && c->done % c->p.stall_every == 0)
+			c->stalled_until = m->now + c->p.stall_ns;
 	}
 }
 
@@ -503,6 +510,10 @@ static void gpu_step(struct model *m)
 	}
 	c = &m->c[m->on];
 	next = next_one(m, m->on);
+	if (stalls(m, c)) {
+		model_go_off(m);
+		return;
+	}
 	if (has_work(c)) {
 		bool contended = next >= 0 && next != m->on;
 

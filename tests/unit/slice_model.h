@@ -70,6 +70,12 @@ struct model_program {
 	struct model_collective *with;
 	uint32_t rank;
 	uint64_t collective_ns;
+	/*
+	 * After each stall_every kernels its queue, though filled, waits for so long off the
+	 * engine, as for another program's event; 0 = never.
+	 */
+	uint32_t stall_every;
+	uint64_t stall_ns;
 	bool bound;   /* its tenant has a latency */
 	bool unseen;  /* its queues cannot be looked into */
 	bool refused; /* the driver refuses all actions for good */

@@ -43,6 +43,7 @@ struct process {
 	uint32_t round;
 	uint64_t put, done;	/* launches */
 	uint64_t kernel;	/* what is left of the one that runs */
+	uint64_t stalled_until; /* what its queue waits for comes */
 	uint64_t launched_from; /* when the round began */
 	uint64_t arrived;	/* work came into empty queues; 0 = it was on the engine since */
 	bool bound;		/* and its tenant's bound is for that work */
