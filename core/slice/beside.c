@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
  * beside.c - which tenants run beside the turns of others in BATCH: those whose work is short and
- * waited for, with pauses that are too short for turns to be passed on in them, and long enough for
- * another one to use.
+ * waited for, by the program or by what is behind it in its queue, with pauses that are too short
+ * for turns to be passed on in them, and long enough for another one to use.
  *
- * Nothing shows such a pause while the tenant has a turn: each look sees new work, and no other one
- * displaces it. So it is tried. For a moment the tenant runs beside the turn of another one, whose
- * slices are short then, and the log tells. A stay that goes on beyond its slice ends because
- * another one wants the engine from then on, and did not before. So from the tenant's own stay to
- * the end of such a one it had nothing to do. All else that it was off the engine counts as
- * waiting.
+ * Nothing shows how long such pauses are while the tenant has a turn: each look sees new work, and
+ * no other one displaces it. So it is tried. For a moment the tenant runs beside the turn of
+ * another one, whose slices are short then, and the log tells. A stay that goes on beyond its slice
+ * ends because another one wants the engine from then on, and did not before. So from the tenant's
+ * own stay to the end of such a one it had nothing to do. All else that it was off the engine
+ * counts as waiting.
  *
  * Pauses are worth while if they are longer than the change-overs that they cost. Those are charged
  * to the tenant, for it is its pauses that cause them. What it waits for may be as much of its time
@@ -24,10 +24,12 @@
 #define LONGEST	      (5 * MS)	  /* pauses that looks see by themselves */
 #define DRY	      2		  /* stays that end before their slice, until slices are set */
 #define DRY_WITHIN    (40 * MS)	  /* by the clock, while it runs beside others */
+#define DRY_WAITS     (80 * MS)	  /* the same where its queues wait */
 #define FULL	      6		  /* stays in a row that do not: it has work all the time */
 #define NO_PAUSES     8		  /* so many stays without a pause end a try */
 #define TRIED_FOR     (30 * MS)	  /* of stays and pauses */
 #define TRIED_AT_MOST (100 * MS)  /* the same, until it is judged */
+#define TRIED_WAITS   (300 * MS)  /* the same where its queues wait */
 #define TRY_ENDS      (1000 * MS) /* in any case */
 #define JUDGED_FOR    (100 * MS)
 #define WORTH	      16	  /* so great a part of the time is to be gained */
@@ -62,12 +64,26 @@ static void end(struct rtxg_slice *s, struct slice_beside *beside)
 	beside->alone = 0;
 }
 
+/*
+ * With filled queues it left the engine free for so long that another one could have used it: the
+ * next work waited for something else, as a copy, the CPU, or another program.
+ */
+static bool waited_in_queue(const struct rtxg_slice *s, const struct slice_context *context,
+			    uint64_t at)
+{
+	return s->free_at && context->left == s->free_at &&
+	       s->ended == (uint32_t)(context - s->contexts) && context->demand == SLICE_FILLED &&
+	       at > context->left + change_ns(s);
+}
+
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
 	struct slice_beside *beside = &tenant->beside;
 	uint64_t off = slice_excess(at, context->left), pause;
 
+	if (waited_in_queue(s, context, at))
+		context->waited_at = at;
 	/* It was stopped, had the engine alone, or no other one was on it since. */
 	if (beside->state == SLICE_APART || !context->left ||
 	    s->ended == (uint32_t)(context - s->contexts) || context->ran > LONGEST)
@@ -112,7 +128,15 @@ static bool can(const struct rtxg_slice *s, uint32_t id)
 	return true;
 }
 
-/* Has it shown of late that it fills its queues, or can that not be told yet? */
+static bool waits(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return context->waited_at && slice_excess(s->now, context->waited_at) < SLICE_GAPS_FOR;
+}
+
+/*
+ * Has it shown of late that it fills its queues, and does not wait for anything else then? Or can
+ * that not be told yet?
+ */
 static bool may_queue(const struct rtxg_slice *s, uint32_t id)
 {
 	uint32_t i;
@@ -121,6 +145,8 @@ static bool may_queue(const struct rtxg_slice *s, uint32_t id)
 		const struct slice_context *context = &s->contexts[i];
 
 		if (!context->used || context->tenant != id || !context->active)
+			continue;
+		if (waits(s, context))
 			continue;
 		if (context->queued || context->pieces < SLICE_PIECES ||
 		    (context->demand == SLICE_UNSEEN && s->params.can & RTXG_SLICE_CAN_DEMAND &&
@@ -173,7 +199,8 @@ static void look_at_try(struct rtxg_slice *s, struct slice_tenant *tenant)
 	case SLICE_APART:
 		return;
 	case SLICE_TRIED:
-		if (beside->full >= FULL || beside->tried > DRY_WITHIN) {
+		if (beside->full >= FULL ||
+		    beside->tried > (beside->waits ? DRY_WAITS : DRY_WITHIN)) {
 			end(s, beside);
 		} else if (beside->dry >= DRY) {
 			beside->state = SLICE_TRIED_SHORT;
@@ -184,7 +211,8 @@ static void look_at_try(struct rtxg_slice *s, struct slice_tenant *tenant)
 		if (beside->span >= TRIED_FOR)
 			judge(s, tenant);
 		else if ((beside->changes >= NO_PAUSES && !beside->pauses) ||
-			 beside->full >= FULL || beside->tried > TRIED_AT_MOST)
+			 beside->full >= FULL ||
+			 beside->tried > (beside->waits ? TRIED_WAITS : TRIED_AT_MOST))
 			end(s, beside);
 		return;
 	case SLICE_BESIDE:
@@ -262,6 +290,10 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 		return;
 	beside->state = SLICE_TRIED;
 	beside->at = s->now;
+	beside->waits = false;
+	for (i = 0; i < s->context_high; i++)
+		beside->waits |= s->contexts[i].used && s->contexts[i].tenant == s->owner &&
+				 waits(s, &s->contexts[i]);
 	judge_from_now(beside);
 	s->tenants[s->owner].runs_beside = true;
 }

@@ -467,6 +467,8 @@ static void look_if_blocked(struct rtxg_slice *s, struct slice_context *context,
 		return;
 	looked = looked_into_by(s, context);
 	context->blocked = s->read > shows && looked <= s->now;
+	if (context->blocked && s->free_at)
+		context->waited_at = s->now;
 	if (!context->blocked)
 		slice_wake_at(s, looked > s->now ? looked : s->now);
 }

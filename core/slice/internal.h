@@ -73,6 +73,7 @@ struct slice_beside {
 	uint64_t saved;	    /* so much less than it might has it waited before that */
 	uint64_t alone;	    /* it is to have the engine alone for so long */
 	bool ahead;	    /* of its share, so it takes turns until it is level */
+	bool waits;	    /* it is tried because its filled queues wait: that may take longer */
 };
 
 struct slice_tenant {
@@ -201,13 +202,14 @@ struct slice_context {
 
 	/* demand.c */
 	enum slice_demand demand;
-	bool had_work;	/* it is stopped, and had work when that began */
-	bool cut;	/* it was on the engine when it was stopped last */
-	bool probe;	/* it was let go, and has not shown yet that it still has work */
-	bool wants;	/* it has work now, as far as can be told */
-	bool queued;	/* more is in its queues than what the engine's host takes ahead */
-	uint8_t pieces; /* of work that came into empty queues since that was so */
-	bool blocked;	/* its queues are filled, yet it does not use an engine that is free */
+	bool had_work;	    /* it is stopped, and had work when that began */
+	bool cut;	    /* it was on the engine when it was stopped last */
+	bool probe;	    /* it was let go, and has not shown yet that it still has work */
+	bool wants;	    /* it has work now, as far as can be told */
+	bool queued;	    /* more is in its queues than what the engine's host takes ahead */
+	uint8_t pieces;	    /* of work that came into empty queues since that was so */
+	bool blocked;	    /* its queues are filled, yet it does not use an engine that is free */
+	uint64_t waited_at; /* it was so for a while, and came onto the engine then; 0 = never */
 	uint64_t looked_at_from;     /* a look has been made from then on; NEVER = none is made */
 	uint64_t asked_ns, asked_at; /* looks are to come so often, and since when so soon */
 	uint64_t sign;		     /* last sign of work */
