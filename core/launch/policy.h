@@ -160,11 +160,11 @@ struct core_policy {
  * The room that an account or an engine has for its policy's books, as the policy's own struct.
  * Zero when the policy begins there.
  */
-#define core_books(owner, type)                                            \
-	({                                                                 \
-		_Static_assert(sizeof(type) <= sizeof((owner)->books),     \
-			       #type " needs more than CORE_BOOKS words"); \
-		(type *)(owner)->books;                                    \
+#define core_books(owner, type)                                           \
+	({                                                                \
+		_Static_assert(sizeof(type) <= sizeof((owner)->books),    \
+			       #type " needs more words than there are"); \
+		(type *)(owner)->books;                                   \
 	})
 
 /* policy.c: the table of that number, which is known. */

@@ -30,12 +30,14 @@ struct cbs_books {
 	bool leftover;
 	/* and it is left over because another with budget pauses */
 	bool borrowed;
+	uint8_t band; /* the priority whose virtual time vtime follows; 0: none yet */
 };
 
 struct cbs_engine {
 	/* The heap engine->ready holds the accounts with budget, by deadline. */
 	struct heap leftover; /* the others, by priority and virtual time */
-	uint64_t vtime;	      /* of the last account served from what is left over */
+	/* By priority, of the last account that was served from what is left over. */
+	uint64_t vtime[RTXG_PRIORITY_MAX + 1];
 };
 
 static struct cbs_books *books_of(const struct core_account *account)
@@ -46,6 +48,32 @@ static struct cbs_books *books_of(const struct core_account *account)
 static struct cbs_engine *engine_of(const struct core_account *account)
 {
 	return core_books(account->engine, struct cbs_engine);
+}
+
+/*
+ * The virtual time that the account competes in. Each priority has its own: what a higher one takes
+ * says nothing of how far those below have got among themselves. An account that comes back to a
+ * common one would stand behind those that never were away by all that the higher one has had.
+ */
+static uint64_t *band_vtime(struct core_account *account)
+{
+	struct cbs_books *books = books_of(account);
+	uint8_t priority = (uint8_t)account->vgpu->params.priority;
+	uint64_t *vtime = &engine_of(account)->vtime[priority];
+
+	if (books->band != priority) {
+		books->band = priority;
+		books->vtime = *vtime;
+	}
+	return vtime;
+}
+
+/* Time that it did not want is not made up for. */
+static void catch_up(struct core_account *account)
+{
+	uint64_t vtime = *band_vtime(account);
+
+	books_of(account)->vtime = max_u64(books_of(account)->vtime, vtime);
 }
 
 /*
@@ -94,7 +122,7 @@ static void cbs_reset(struct core_account *account, uint64_t now)
 	books->eligible_ns = now;
 	books->cap_budget = (int64_t)full_cap(account);
 	books->cap_tick = ticks_at(account, now);
-	books->vtime = max_u64(books->vtime, engine_of(account)->vtime);
+	catch_up(account);
 }
 
 /* A hard server: nothing beyond its reservation, so its budget is its cap. */
@@ -199,7 +227,7 @@ static void cbs_wake(struct core_account *account, uint64_t now)
 	struct cbs_books *books = books_of(account);
 	uint64_t left;
 
-	books->vtime = max_u64(books->vtime, engine_of(account)->vtime);
+	catch_up(account);
 	if (!account->vgpu->params.min_ppm || books->eligible_ns > now)
 		return; /* in debt: the deadline stands */
 	if (account->thinking && now < account->think_until)
@@ -332,6 +360,8 @@ static void cbs_paused(struct core_account *account, uint64_t ns, uint64_t now)
 static void place_leftover(struct core_account *account)
 {
 	struct cbs_books *books = books_of(account);
+
+	band_vtime(account); /* its priority may be another now */
 	heap_insert(&engine_of(account)->leftover, &account->ready,
 		    RTXG_PRIORITY_MAX - account->vgpu->params.priority, books->vtime);
 }
@@ -465,11 +495,12 @@ static uint32_t cbs_permit(struct core_account *account, uint64_t now, bool *con
 	struct cbs_books *books = books_of(account);
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 	bool others = core_account_others_want(engine, account, now);
+	uint64_t *vtime = band_vtime(account);
 
 	books->leftover = !params->min_ppm || books->eligible_ns > now;
 	books->borrowed = is_borrowing(account, now);
 	if (books->leftover)
-		engine_of(account)->vtime = max_u64(engine_of(account)->vtime, books->vtime);
+		*vtime = max_u64(*vtime, books->vtime);
 	if (account->waiters.count > 1 || params->max_ppm < RTXG_PPM) {
 		*contended = others;
 		return RTXG_GRANT_ONESHOT;

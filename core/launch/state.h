@@ -85,6 +85,8 @@ struct core_task {
 
 /* Words of 64 bits that an account and an engine have for the books of their policy. */
 #define CORE_BOOKS 8
+/* An engine has room for one more of each priority. */
+#define CORE_ENGINE_BOOKS (CORE_BOOKS + RTXG_PRIORITY_MAX + 1)
 
 /* What one vGPU has on one engine. */
 struct core_account {
@@ -150,7 +152,7 @@ struct core_engine {
 	uint32_t permits;    /* lanes that hold */
 	bool dirty;
 	struct core_engine *next_dirty;
-	uint64_t books[CORE_BOOKS]; /* the policy's: see core_books() */
+	uint64_t books[CORE_ENGINE_BOOKS]; /* the policy's: see core_books() */
 };
 
 struct core_gpu {

@@ -41,7 +41,7 @@ MUTATIONS = {
         WEIGHTS,
     ),
     "a vGPU saves up virtual time while it sleeps": (
-        "books->vtime = max_u64(books->vtime, engine_of(account)->vtime);\n\tif (!account->vgpu",
+        "catch_up(account);\n\tif (!account->vgpu",
         "if (!account->vgpu",
         SLEEPERS,
     ),

@@ -181,6 +181,75 @@ static void test_what_another_lends_while_it_pauses_is_paid_ahead(void **unused)
 	assert_int_equal(world_view(&world, 1).stats.overruns, 0);
 }
 
+/*
+ * The holder launches 1 ms, and wants the engine again when another may have it. A permit that is
+ * called back is returned.
+ */
+static void turn(void)
+{
+	uint32_t task = rtxg_core_holder(world.core, 0, RTXG_ENGINE_COMPUTE);
+
+	world.now += MS;
+	if (world_try(&world, (struct rtxg_event){
+				      .type = RTXG_EV_RELEASED, .task = task, .used_ns = MS })) {
+		world_complete(&world, task, MS);
+		world_try(&world, (struct rtxg_event){ .type = RTXG_EV_RELEASED, .task = task });
+	}
+	world_arrive(&world, task);
+}
+
+static uint64_t busy(uint32_t vgpu)
+{
+	return world_view(&world, vgpu).stats.busy_ns;
+}
+
+/* Among equals each has the same, though one never pauses and another has had the engine before. */
+static void test_what_a_higher_priority_had_changes_nothing_among_those_below(void **unused)
+{
+	uint64_t before[2];
+
+	server(0, 0, 0, 8 * MS, 2);
+	server(1, 0, 0, 8 * MS, 1);
+	server(2, 0, 0, 8 * MS, 1);
+	for (uint32_t i = 0; i < 5; i++)
+		world_task(&world, i, i < 2 ? 0 : i < 4 ? 1 : 2);
+	for (uint32_t i = 0; i < 4; i++)
+		world_arrive(&world, i);
+	for (int i = 0; i < 1000; i++)
+		turn();
+	assert_int_equal(busy(0), 1000 * MS);
+	for (uint32_t i = 0; i < 2; i++)
+		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CLOSE, .task = i });
+	world_arrive(&world, 4);
+	before[0] = busy(1), before[1] = busy(2);
+	for (int i = 0; i < 100; i++)
+		turn();
+	assert_int_equal(busy(1) - before[0], 50 * MS);
+	assert_int_equal(busy(2) - before[1], 50 * MS);
+}
+
+static void test_a_vgpu_whose_priority_changes_stands_beside_its_new_equals(void **unused)
+{
+	struct rtxg_vgpu_params params = { .priority = 1, .period_ns = 8 * MS };
+	uint64_t before[2];
+
+	server(0, 0, 0, 8 * MS, 2);
+	server(1, 0, 0, 8 * MS, 1);
+	for (uint32_t i = 0; i < 4; i++)
+		world_task(&world, i, i / 2);
+	for (uint32_t i = 0; i < 4; i++)
+		world_arrive(&world, i);
+	for (int i = 0; i < 1000; i++)
+		turn();
+	world_do(&world,
+		 (struct rtxg_event){ .type = RTXG_EV_VGPU_SET, .vgpu = 0, .vgpu_params = params });
+	before[0] = busy(0), before[1] = busy(1);
+	for (int i = 0; i < 100; i++)
+		turn();
+	assert_in_range(busy(0) - before[0], 49 * MS, 51 * MS);
+	assert_in_range(busy(1) - before[1], 49 * MS, 51 * MS);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
 
 int main(void)
@@ -194,6 +263,8 @@ int main(void)
 		TEST(test_left_over_time_goes_by_priority),
 		TEST(test_a_reservation_goes_before_any_priority),
 		TEST(test_what_another_lends_while_it_pauses_is_paid_ahead),
+		TEST(test_what_a_higher_priority_had_changes_nothing_among_those_below),
+		TEST(test_a_vgpu_whose_priority_changes_stands_beside_its_new_equals),
 	};
 
 	return cmocka_run_group_tests_name("cbs", tests, NULL, NULL);
