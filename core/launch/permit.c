@@ -227,6 +227,32 @@ static void settle(struct permit_machine *m, struct permit_task *task)
 }
 
 /*
+ * The task is being moved, and waits for the end of what it has in flight on another engine. On
+ * this one it has nothing, and gets nothing before it has moved: the others may have the engine.
+ */
+static void stand_back(struct permit_machine *m, struct permit_lane *lane)
+{
+	uint64_t launches = permit_load(&words(lane)->launches);
+
+	if (lane->again && !lane_event(m, lane, RTXG_EV_CANCEL, 0))
+		lane->again = false;
+	lane->last = false;
+	if (lane->state == PERMIT_WAITING) {
+		permit_lane_set(m, lane, PERMIT_FREE);
+		lane_event(m, lane, RTXG_EV_CANCEL, 0);
+	} else if (lane->state == PERMIT_REVOKED) {
+		permit_ended(m, lane, RTXG_EV_RELEASED);
+	} else if (lane->state == PERMIT_HELD && lane->flags & RTXG_GRANT_ONESHOT) {
+		permit_ended(m, lane, RTXG_EV_COMPLETION);
+	} else if (lane->state == PERMIT_HELD && lane->flags & RTXG_GRANT_REPORT &&
+		   (!lane->idle_reported || launches != lane->launches_at)) {
+		lane->launches_at = launches;
+		lane->idle_reported = true;
+		lane_event(m, lane, RTXG_EV_COMPLETION, permit_claimed_use(m, lane));
+	}
+}
+
+/*
  * Nothing of the task may be in flight. It leaves the one vGPU and enters the other, and what it
  * wants it wants there.
  */
@@ -234,10 +260,16 @@ static void finish_move(struct permit_machine *m, struct permit_task *task)
 {
 	struct rtxg_event event = { .type = RTXG_EV_CLOSE, .task = task->id };
 	struct permit_account *from = task->account;
+	uint32_t busy = 0;
 
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++)
 		if (permit_lane_in_flight(m, &task->lanes[i]))
-			return;
+			busy |= 1u << i;
+	for (uint32_t i = 0; busy && i < RTXG_ENGINES; i++)
+		if (!(busy & 1u << i))
+			stand_back(m, &task->lanes[i]);
+	if (busy)
+		return;
 	settle(m, task);
 	for (uint32_t i = 0; i < RTXG_ENGINES; i++) {
 		struct permit_lane *lane = &task->lanes[i];

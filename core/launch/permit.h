@@ -159,8 +159,8 @@ void permit_close(struct permit_machine *machine, uint64_t now_ns, struct permit
 int permit_set(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task,
 	       const struct rtxg_task_params *params);
 /*
- * Its permits are called back; it moves once nothing of it is in flight (ops->moved). The account
- * must stay until then.
+ * Its permits are called back; it moves once nothing of it is in flight (ops->moved). An engine
+ * that it has nothing on is free for others until then. The account must stay until then.
  */
 void permit_move(struct permit_machine *machine, uint64_t now_ns, struct permit_task *task,
 		 struct permit_account *to);

@@ -248,6 +248,108 @@ static void test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts(void **
 	assert_int_equal(permit_pool_acquire(&w.machine, w.now, &w.tasks[0], 0), 0);
 }
 
+/* A copy of the task is in flight, so that it cannot move yet. */
+static void start_copy(uint32_t id)
+{
+	struct rtxg_lane *copy = &w.pages[id].lanes[RTXG_ENGINE_COPY_IN];
+
+	copy->want = 1;
+	ring(id);
+	assert_true(copy->permit & RTXG_PERMIT_GRANTED);
+	copy->want = 0;
+	copy->in_flight = 1;
+	copy->launches++;
+}
+
+static void end_copy(uint32_t id)
+{
+	struct rtxg_lane *copy = &w.pages[id].lanes[RTXG_ENGINE_COPY_IN];
+
+	copy->in_flight = 0;
+	copy->completions++;
+	ring(id);
+}
+
+static void test_a_move_that_waits_for_a_copy_leaves_the_compute_engine_to_others(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	want(0);
+	launch(0);
+	complete(0); /* a lease stays */
+	start_copy(0);
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
+	assert_int_equal(w.moves, 0);
+	pass(50 * MS);
+	want(1);
+	assert_true(has(1));
+	end_copy(0);
+	assert_int_equal(w.moves, 1);
+	assert_int_equal(stats_of(0).expelled, 0);
+}
+
+static void test_a_permit_that_others_wait_for_ends_with_the_move(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	start_copy(0);
+	want(0);
+	want(1);
+	assert_true(w.tasks[0].lanes[C].last); /* 0 may launch once more */
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
+	assert_true(has(1));
+	assert_int_equal(w.moves, 0);
+	launch(1);
+	end_copy(0);
+	complete(1);
+	assert_true(has(0)); /* what it wants it wants in its new vGPU */
+	launch(0);
+	complete(0);
+}
+
+static void test_a_task_that_waits_while_it_is_moved_keeps_none_behind_it(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	open_task(2, 1, 1, 0);
+	start_copy(0);
+	want(1);
+	launch(1);
+	want(0);
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
+	want(2);
+	pass(5 * MS);
+	complete(1);
+	assert_true(has(2));
+	assert_int_equal(stats_of(0).grants, 0);
+	launch(2);
+	end_copy(0);
+	complete(2);
+	assert_true(has(0));
+}
+
+static void test_a_pause_that_begins_with_a_move_is_told_to_the_core(void **unused)
+{
+	open_task(0, 0, 1, 0);
+	open_task(1, 1, 1, 0);
+	start_copy(0);
+	want(1);
+	launch(1);
+	want(0);
+	pass(MS);
+	complete(1); /* 1 is likely to be back: 0 is to report its pauses */
+	assert_true(has(0) && page(0)->permit & RTXG_PERMIT_REPORT);
+	launch(0);
+	permit_move(&w.machine, w.now, &w.tasks[0], &w.accounts[1]);
+	pass(MS);
+	complete(0);
+	assert_true(w.tasks[0].lanes[C].idle_reported);
+	pass(50 * MS);
+	want(1);
+	assert_true(has(1));
+	assert_int_equal(stats_of(0).busy_ns, MS);
+}
+
 static void test_claims_are_bounded_by_what_is_possible(void **unused)
 {
 	open_task(0, 0, 1, 0);
@@ -485,6 +587,10 @@ int main(void)
 		TEST(test_a_claim_of_use_counts_no_time_twice),
 		TEST(test_a_move_takes_nothing_of_the_old_permit_along),
 		TEST(test_a_move_waits_for_what_is_in_flight_and_keeps_the_counts),
+		TEST(test_a_move_that_waits_for_a_copy_leaves_the_compute_engine_to_others),
+		TEST(test_a_permit_that_others_wait_for_ends_with_the_move),
+		TEST(test_a_task_that_waits_while_it_is_moved_keeps_none_behind_it),
+		TEST(test_a_pause_that_begins_with_a_move_is_told_to_the_core),
 		TEST(test_claims_are_bounded_by_what_is_possible),
 		TEST(test_a_page_of_another_host_brings_no_permit_and_no_charge),
 		TEST(test_a_pool_takes_priority_and_length_of_the_task),
