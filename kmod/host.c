@@ -180,11 +180,7 @@ bool rtxg_host_may_use(const struct khost_account *account)
 	return capable(CAP_SYS_NICE);
 }
 
-/*
- * Against whose limits the caller counts. In a user namespace it may be any of many users: all of
- * them are the user who made the outermost one, unless the machine's root made it.
- */
-static kuid_t charged_user(void)
+kuid_t rtxg_host_charged_user(void)
 {
 	const struct user_namespace *ns;
 	kuid_t uid = current_euid();
@@ -243,7 +239,7 @@ static struct khost_task *make_task(void)
 	task->pid = get_task_pid(current, PIDTYPE_TGID);
 	task->opener = get_task_struct(current);
 	task->uid = current_euid();
-	task->charged = charged_user();
+	task->charged = rtxg_host_charged_user();
 	rtxg_waiters_init(&task->pool_waiters, NULL);
 	for (u32 i = 0; i < RTXG_ENGINES; i++) {
 		rtxg_waiters_init(&task->lanes[i].waiters, NULL);

@@ -150,6 +150,11 @@ int rtxg_host_mmap(struct rtxg_file *file, struct vm_area_struct *vma);
 void rtxg_host_release(struct rtxg_file *file);
 int rtxg_host_init(void);
 void rtxg_host_exit(void);
+/*
+ * Against whose limits the caller counts. In a user namespace it may be any of many users: all of
+ * them are the user who made the outermost one, unless the machine's root made it.
+ */
+kuid_t rtxg_host_charged_user(void);
 /* For task.c: a file's task is opened, changed, and made what it was. */
 int rtxg_host_open(struct rtxg_file *file, struct rtxg_host_open *open);
 int rtxg_host_set(struct rtxg_file *file, const struct rtxg_host_set *set,

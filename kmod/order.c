@@ -8,6 +8,7 @@
  * a number of the caller's.
  */
 #include <linux/anon_inodes.h>
+#include <linux/capability.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/hashtable.h>
@@ -17,6 +18,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
+#include <linux/uidgid.h>
 #include <linux/vmalloc.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -24,6 +26,7 @@
 #include <rtxg/order.h>
 
 #include "compat.h"
+#include "host.h"
 #include "order.h"
 #include "rtxg_order_core.h"
 #include "trace.h"
@@ -59,6 +62,8 @@ struct korder {
 	wait_queue_head_t all; /* prototypes 3, 4 and 6 */
 	/* prototypes 2 and 4 */
 	struct task_struct *scheduler;
+	kuid_t charged;			 /* against whose limit it counts */
+	struct list_head scheduled_node; /* in scheduled, under scheduled_lock */
 	wait_queue_head_t work;
 	bool look;
 	struct work_struct deaths;
@@ -122,6 +127,63 @@ static int scheduler(void *argument)
 				wake_up_all(&o->thread[t].queue);
 	}
 	return 0;
+}
+
+/* Orders that have a scheduler, or are about to: the kernel counts it against no user's limit. */
+static LIST_HEAD(scheduled);
+static DEFINE_MUTEX(scheduled_lock);
+
+static int enter_scheduled(struct korder *o)
+{
+	const struct korder *other;
+	u32 all = 0, own = 0;
+	int err = 0;
+
+	o->charged = rtxg_host_charged_user();
+	mutex_lock(&scheduled_lock);
+	list_for_each_entry (other, &scheduled, scheduled_node) {
+		all++;
+		own += uid_eq(other->charged, o->charged);
+	}
+	if (own >= RTXG_ORDER_SCHEDULERS_OF_A_USER)
+		err = -EDQUOT;
+	else if (all >= RTXG_ORDER_SCHEDULERS)
+		err = -ENOSPC;
+	if (err && capable(CAP_SYS_RESOURCE))
+		err = 0;
+	if (!err)
+		list_add(&o->scheduled_node, &scheduled);
+	mutex_unlock(&scheduled_lock);
+	return err;
+}
+
+static void leave_scheduled(struct korder *o)
+{
+	mutex_lock(&scheduled_lock);
+	list_del(&o->scheduled_node);
+	mutex_unlock(&scheduled_lock);
+}
+
+static int begin_scheduler(struct korder *o)
+{
+	int err = enter_scheduled(o);
+
+	if (err)
+		return err;
+	o->scheduler = kthread_run(scheduler, o, "rtxg-order");
+	if (!IS_ERR(o->scheduler))
+		return 0;
+	o->scheduler = NULL;
+	leave_scheduled(o);
+	return -ENOMEM;
+}
+
+static void end_scheduler(struct korder *o)
+{
+	if (!o->scheduler)
+		return;
+	kthread_stop(o->scheduler);
+	leave_scheduled(o);
 }
 
 static void wake_after_access(struct korder *o, u32 thread)
@@ -480,8 +542,7 @@ static int order_release(struct inode *inode, struct file *file)
 	for (u32 t = 0; t < o->core.shape.threads; t++)
 		forget_thread(&o->thread[t]);
 	cancel_work_sync(&o->deaths);
-	if (o->scheduler)
-		kthread_stop(o->scheduler);
+	end_scheduler(o);
 	free_order(o);
 	return 0;
 }
@@ -573,13 +634,7 @@ static int begin(struct korder *o)
 	o->page->size = sizeof(*o->page) + threads * sizeof(o->page->thread[0]);
 	o->page->threads = threads;
 	rtxg_order_begin(&o->run, &o->core, o->state, &o->page->thread[0].clock, STRIDE);
-	if (!has_scheduler(o))
-		return 0;
-	o->scheduler = kthread_run(scheduler, o, "rtxg-order");
-	if (!IS_ERR(o->scheduler))
-		return 0;
-	o->scheduler = NULL;
-	return -ENOMEM;
+	return has_scheduler(o) ? begin_scheduler(o) : 0;
 }
 
 static long load(struct rtxg_order_load *call)
@@ -593,8 +648,7 @@ static long load(struct rtxg_order_load *call)
 	if (!err)
 		err = anon_inode_getfd("[rtxg-order]", &order_operations, o, O_RDWR | O_CLOEXEC);
 	if (err < 0) {
-		if (o->scheduler)
-			kthread_stop(o->scheduler);
+		end_scheduler(o);
 		free_order(o);
 	}
 	return err;

@@ -54,6 +54,13 @@ static int refused(const struct rtx_order *order, int err)
 				      "%s needs /dev/rtxg, which this user may not open: join the "
 				      "group rtxg, or be root",
 				      host);
+	case -EDQUOT:
+	case -ENOSPC:
+		return rtx_lib_failed(-ENOSPC,
+				      "%s has a thread of the kernel for each order, and there are "
+				      "%u of this user's or %u in all: close some, or take %s",
+				      host, RTXG_ORDER_SCHEDULERS_OF_A_USER, RTXG_ORDER_SCHEDULERS,
+				      rtx_order_host_name(order->host - 1));
 	case -E2BIG:
 		return rtx_lib_failed(err,
 				      "%s takes orders of %u entries and %u needs, this one has %u "

@@ -23,6 +23,9 @@
 /* What the module takes: it keeps an order in memory that cannot be paged out. */
 #define RTXG_ORDER_KERNEL_ENTRIES_MAX (1u << 16)
 #define RTXG_ORDER_KERNEL_NEEDS_MAX   (1u << 18)
+/* Orders with a scheduler at a time, which is a thread of the kernel: of a user, and of all. */
+#define RTXG_ORDER_SCHEDULERS_OF_A_USER 32u
+#define RTXG_ORDER_SCHEDULERS		256u
 /* A clock never passes it. As the number of accesses of a thread: not known. */
 #define RTXG_ORDER_MANY 0xffffffffu
 
@@ -114,7 +117,11 @@ struct rtxg_order_break {
 #define RTXG_ORDER_PROTO_5 5u /* 1 behind a page */
 #define RTXG_ORDER_PROTO_6 6u /* 3 behind a page */
 
-/* On /dev/rtxg. Returns a descriptor. -EINVAL with a fault: the order is wrong. */
+/*
+ * On /dev/rtxg. Returns a descriptor. -EINVAL with a fault: the order is wrong. Prototypes 2 and 4,
+ * for a caller without CAP_SYS_RESOURCE: -EDQUOT: the user has RTXG_ORDER_SCHEDULERS_OF_A_USER
+ * orders of them already; -ENOSPC: there are RTXG_ORDER_SCHEDULERS.
+ */
 struct rtxg_order_load {
 	__u32 size;
 	__u32 flags; /* 0 */

@@ -7,6 +7,7 @@
 #include "rtxg_vm.h"
 
 #include <rtxg/task.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 
 #include "order_fibonacci.h"
@@ -318,6 +319,72 @@ static void test_a_thread_that_never_comes_is_not_waited_for(void)
 	}
 }
 
+/* --- limits ----------------------------------------------------------------------------------- */
+
+static void become(uid_t uid)
+{
+	check(!setresuid(uid, uid, 0), "user %u", uid);
+}
+
+/* Each has a thread of the kernel, which RLIMIT_NPROC knows nothing of. */
+static void test_orders_with_a_scheduler_are_limited(void)
+{
+	static int fds[RTXG_ORDER_SCHEDULERS + 1];
+	struct rlimit before, few;
+	int count = 0, own = 0, fd;
+
+	for (uid_t uid = 1000; count < (int)RTXG_ORDER_SCHEDULERS; uid++) {
+		become(uid);
+		for (own = 0; count < (int)RTXG_ORDER_SCHEDULERS; own++, count++) {
+			fds[count] = load_two(own % 2 ? 2 : 4, 1);
+			if (fds[count] < 0)
+				break;
+		}
+		if (!check(own == (int)RTXG_ORDER_SCHEDULERS_OF_A_USER, "user %u has %d, then %d",
+			   uid, own, fds[count]))
+			break;
+		fd = load_two(2, 1);
+		check(fd == -EDQUOT, "one more of user %u: %d", uid, fd);
+		fd = load_two(1, 1);
+		check(fd >= 0, "one without a scheduler, of user %u: %d", uid, fd);
+		close(fd);
+		become(0);
+	}
+	become(2000);
+	fd = load_two(4, 1);
+	check(fd == -ENOSPC, "one more than all may have: %d", fd);
+	become(0);
+	fd = load_two(2, 1);
+	check(fd >= 0, "an administrator's: %d", fd);
+	close(fd);
+	/* what has ended counts no longer */
+	close(fds[--count]);
+	become(2000);
+	fd = load_two(2, 1);
+	check(fd >= 0, "in place of one that has ended: %d", fd);
+	close(fd);
+	become(0);
+	while (count > 0)
+		close(fds[--count]);
+	/* nor does one that found no room for its descriptor */
+	fd = open_rtxg();
+	close(fd);
+	getrlimit(RLIMIT_NOFILE, &before);
+	few = (struct rlimit){ fd + 1, before.rlim_max };
+	become(1000);
+	setrlimit(RLIMIT_NOFILE, &few);
+	for (int i = 0; i < 2 * (int)RTXG_ORDER_SCHEDULERS_OF_A_USER; i++) {
+		fd = load_two(2, 1);
+		if (!check(fd == -EMFILE, "without room for a descriptor: %d", fd))
+			break;
+	}
+	setrlimit(RLIMIT_NOFILE, &before);
+	fd = load_two(2, 1);
+	check(fd >= 0, "after those: %d", fd);
+	close(fd);
+	become(0);
+}
+
 /* --- callers that mean no good ---------------------------------------------------------------- */
 
 static void test_wrong_calls_get_an_error(void)
@@ -563,6 +630,7 @@ int main(void)
 		{ "a killed process lets the other go", test_a_killed_process_lets_the_other_go },
 		{ "a thread that never comes is not waited for",
 		  test_a_thread_that_never_comes_is_not_waited_for },
+		{ "orders with a scheduler are limited", test_orders_with_a_scheduler_are_limited },
 		{ "wrong calls get an error", test_wrong_calls_get_an_error },
 		{ "pages that change or end do no harm", test_pages_that_change_or_end_do_no_harm },
 		{ "noise and sudden ends do no harm", test_noise_and_sudden_ends_do_no_harm },
