@@ -292,11 +292,29 @@ static int copy_thread_call(struct rtxg_order_thread_call *call, const void __us
 	return err ?: call->reserved ? -EINVAL : 0;
 }
 
+/* In how many places of orders a task is. Its end looks at each of them, with interrupts off. */
+static unsigned int places_of(const struct task_struct *task)
+{
+	const struct korder_thread *thread;
+	unsigned int count = 0;
+
+	raw_spin_lock_irq(&joined_lock);
+	hash_for_each_possible(joined, thread, node, (unsigned long)task)
+	{
+		count += thread->task == task;
+	}
+	raw_spin_unlock_irq(&joined_lock);
+	return count;
+}
+
 static long order_join(struct korder *o, const void __user *user)
 {
 	struct rtxg_order_thread_call call;
 	int err = copy_thread_call(&call, user) ?: rtxg_trace_need(RTXG_TRACE_ORDER);
 
+	/* only the task itself adds to them */
+	if (!err && places_of(current) >= RTXG_ORDER_PLACES_MAX)
+		err = -EUSERS;
 	if (!err)
 		err = step(o, RTXG_ORDER_JOIN, call.thread);
 	if (err)

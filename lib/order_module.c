@@ -156,6 +156,11 @@ static int module_join(struct rtx_order *order, struct rtx_order_thread *thread)
 	struct rtxg_order_thread_call join = thread_call(thread);
 	int err = call(order->private, RTXG_IOC_ORDER_JOIN, &join);
 
+	if (err == -EUSERS)
+		return rtx_lib_failed(err,
+				      "the module does not take thread %u: the calling thread has "
+				      "joined %u times, and is to leave an order first",
+				      thread->index + 1, RTXG_ORDER_PLACES_MAX);
 	return err ? rtx_lib_failed(err, "the module does not take thread %u: %s",
 				    thread->index + 1, strerror(-err))
 		   : 0;

@@ -26,6 +26,8 @@
 /* Orders with a scheduler at a time, which is a thread of the kernel: of a user, and of all. */
 #define RTXG_ORDER_SCHEDULERS_OF_A_USER 32u
 #define RTXG_ORDER_SCHEDULERS		256u
+/* Threads of orders that one task may be at a time. */
+#define RTXG_ORDER_PLACES_MAX 16u
 /* A clock never passes it. As the number of accesses of a thread: not known. */
 #define RTXG_ORDER_MANY 0xffffffffu
 
@@ -185,7 +187,10 @@ struct rtxg_order_page {
 };
 
 #define RTXG_IOC_ORDER_LOAD _IOWR('x', 0xa0, struct rtxg_order_load)
-/* On an order. -EBUSY: another thread is it; -ENXIO: the order has no such thread. */
+/*
+ * On an order. -EBUSY: another thread is it; -ENXIO: the order has no such thread; -EUSERS: the
+ * calling thread is RTXG_ORDER_PLACES_MAX threads of orders already, of this one or of others.
+ */
 #define RTXG_IOC_ORDER_JOIN _IOW('x', 0xa1, struct rtxg_order_thread_call)
 /*
  * Sleeps until the calling thread's next access may begin. -EPIPE: the order is broken, see STATS;

@@ -385,6 +385,53 @@ static void test_orders_with_a_scheduler_are_limited(void)
 	become(0);
 }
 
+static int load_many(uint32_t threads)
+{
+	struct rtxg_order_load load_call = { .size = sizeof(load_call),
+					     .prototype = 1,
+					     .threads = threads };
+	int device = open_rtxg(), fd = ioctl(device, RTXG_IOC_ORDER_LOAD, &load_call);
+
+	close(device);
+	return fd < 0 ? -errno : fd;
+}
+
+static void *join_one(void *argument)
+{
+	const int *fd = argument;
+
+	check(!thread_call(*fd, RTXG_IOC_ORDER_JOIN, 20), "another thread joins");
+	return NULL;
+}
+
+/* The end of a task looks at each of its places, with interrupts off. */
+static void test_a_task_joins_so_many_times(void)
+{
+	int first = load_many(32), second = load_many(32), ret = 0;
+	pthread_t other;
+	uint32_t count;
+
+	/* in one order and in the other by turns */
+	for (count = 0; count < 64; count++) {
+		ret = thread_call(count % 2 ? first : second, RTXG_IOC_ORDER_JOIN, count / 2);
+		if (ret)
+			break;
+	}
+	check(count == RTXG_ORDER_PLACES_MAX && ret == -EUSERS, "joined %u times, then %d", count,
+	      ret);
+	pthread_create(&other, NULL, join_one, &first);
+	pthread_join(other, NULL);
+	/* a place that was left is free again, and so are those of an order that has ended */
+	check(!thread_call(first, RTXG_IOC_ORDER_LEAVE, 0), "leave");
+	check(!thread_call(first, RTXG_IOC_ORDER_JOIN, 30), "after leaving one");
+	ret = thread_call(first, RTXG_IOC_ORDER_JOIN, 31);
+	check(ret == -EUSERS, "and another: %d", ret);
+	close(second);
+	ret = thread_call(first, RTXG_IOC_ORDER_JOIN, 31);
+	check(!ret, "after an order has ended: %d", ret);
+	close(first);
+}
+
 /* --- callers that mean no good ---------------------------------------------------------------- */
 
 static void test_wrong_calls_get_an_error(void)
@@ -631,6 +678,7 @@ int main(void)
 		{ "a thread that never comes is not waited for",
 		  test_a_thread_that_never_comes_is_not_waited_for },
 		{ "orders with a scheduler are limited", test_orders_with_a_scheduler_are_limited },
+		{ "a task joins so many times", test_a_task_joins_so_many_times },
 		{ "wrong calls get an error", test_wrong_calls_get_an_error },
 		{ "pages that change or end do no harm", test_pages_that_change_or_end_do_no_harm },
 		{ "noise and sudden ends do no harm", test_noise_and_sudden_ends_do_no_harm },
