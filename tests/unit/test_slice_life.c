@@ -221,76 +221,6 @@ static void others_use_pauses_that_are_too_short_for_turns(void **state)
  * A kernel of 10 ms that waits to go on is longer than what the core had learnt, and by so little
  * that it is over before the next look: it is not taken as the end of the work again and again.
  */
-/*
- * Its queue, though filled, waits for something else after each piece of work, as for a copy. Alone
- * the programs would have 29, 44, 14 and 35 % of the GPU.
- */
-static void others_use_what_a_filled_queue_waits_for(void **state)
-{
-	static const struct {
-		uint64_t kernel_ns, stall_ns;
-		double least, hog; /* percent */
-	} cases[] = {
-		{ 100 * US, 2 * MS, 25, 60 },
-		{ 600 * US, 6 * MS, 33, 45 },
-		{ 300 * US, 15 * MS, 12, 78 },
-		{ 1000 * US, 15 * MS, 29, 57 },
-	};
-
-	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct model_program waits = { .kernel_ns = cases[i].kernel_ns,
-					       .launches = 1000000,
-					       .depth = 64,
-					       .stall_every = 8,
-					       .stall_ns = cases[i].stall_ns };
-		uint64_t waiter, hogs, idle;
-
-		start(ALL);
-		add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, waits);
-		add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
-		model_run(m, 3 * S);
-		waiter = model_stats(m, 0)->work_ns;
-		hogs = model_stats(m, 1)->work_ns;
-		idle = model_idle_ns(m);
-		model_run(m, 13 * S);
-		waiter = model_stats(m, 0)->work_ns - waiter;
-		hogs = model_stats(m, 1)->work_ns - hogs;
-		idle = model_idle_ns(m) - idle;
-		print_message("waits for %u ms: %.1f %%, the other one %.1f %%, idle for %.2f %%\n",
-			      (unsigned int)(cases[i].stall_ns / MS), percent_of(waiter, 10 * S),
-			      percent_of(hogs, 10 * S), percent_of(idle, 10 * S));
-		assert_true(percent_of(idle, 10 * S) < 2);
-		assert_true(percent_of(waiter, 10 * S) > cases[i].least);
-		assert_true(percent_of(hogs, 10 * S) > cases[i].hog);
-		end();
-	}
-}
-
-/*
- * It waits for 2 ms after each 8 ms of work, for another's event perhaps. Beside a critical task
- * that seldom runs a turn lasts long: passed on at each wait, it would leave one a half of its
- * share.
- */
-static void a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program(void **state)
-{
-	struct model_program waits = { .kernel_ns = 1 * MS,
-				       .launches = 1000000,
-				       .depth = 64,
-				       .stall_every = 8,
-				       .stall_ns = 2 * MS };
-
-	start(ALL);
-	add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, waits);
-	add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
-	add(2, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
-	    (struct model_program){ .kernel_ns = 100 * US, .launches = 1, .period_ns = S / 5 });
-	model_run(m, 12 * S);
-	/* 40 at most with half of the time: 80 % of it is work */
-	assert_true(percent_of(model_stats(m, 0)->work_ns, 12 * S) > 35);
-	assert_true(percent_of(model_stats(m, 1)->work_ns, 12 * S) > 35);
-	end();
-}
-
 static void a_kernel_that_outlives_its_grace_by_little_is_learnt(void **state)
 {
 	static const uint64_t kernels[] = { 5 * MS, 10 * MS, 18 * MS };
@@ -799,8 +729,6 @@ int main(void)
 		cmocka_unit_test(nothing_waits_for_a_program_that_computes_on_its_cpu),
 		cmocka_unit_test(the_next_one_is_there_when_a_step_ends),
 		cmocka_unit_test(others_use_pauses_that_are_too_short_for_turns),
-		cmocka_unit_test(a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program),
-		cmocka_unit_test(others_use_what_a_filled_queue_waits_for),
 		cmocka_unit_test(a_kernel_that_outlives_its_grace_by_little_is_learnt),
 		cmocka_unit_test(work_that_arrives_is_on_the_engine_within_the_bound),
 		cmocka_unit_test(a_bound_is_no_way_around_a_share),
