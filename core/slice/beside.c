@@ -42,8 +42,7 @@
 #define POINTS	      30000u	/* 3 %: what its share may be off */
 #define SAVED_MOST    (10 * MS) /* that it may wait yet because it did not wait before */
 
-/* What it costs the engine that a pause is used: to another one and back. */
-static uint64_t change_ns(const struct rtxg_slice *s)
+uint64_t slice_change_ns(const struct rtxg_slice *s)
 {
 	return s->params.save_ns + 2 * s->params.restore_ns;
 }
@@ -73,7 +72,7 @@ static bool waited_in_queue(const struct rtxg_slice *s, const struct slice_conte
 {
 	return s->free_at && context->left == s->free_at &&
 	       s->ended == (uint32_t)(context - s->contexts) && context->demand == SLICE_FILLED &&
-	       at > context->left + change_ns(s);
+	       at > context->left + slice_change_ns(s);
 }
 
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
@@ -109,7 +108,7 @@ void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, u
 	if (!tenant->runs_beside || beside->state != SLICE_BESIDE)
 		return;
 	tenant->promise.wanted += context->ran + off - pause;
-	slice_charge_change(s, context, change_ns(s));
+	slice_charge_change(s, context, slice_change_ns(s));
 }
 
 /* Can it run beside the turns of others at all? */
@@ -176,7 +175,7 @@ static uint64_t alone_for(struct slice_tenant *tenant)
 static void judge(struct rtxg_slice *s, struct slice_tenant *tenant)
 {
 	struct slice_beside *beside = &tenant->beside;
-	uint64_t costs = beside->changes * change_ns(s);
+	uint64_t costs = beside->changes * slice_change_ns(s);
 
 	if (beside->state == SLICE_BESIDE && beside->pauses >= costs) {
 		beside->again = 0;

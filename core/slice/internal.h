@@ -541,6 +541,8 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes);
 void slice_beside_forget(struct slice_tenant *tenant);
 /* There are no turns of tenants now. */
 void slice_beside_none(struct rtxg_slice *s);
+/* What it costs the engine that a pause is used: to another one and back. */
+uint64_t slice_change_ns(const struct rtxg_slice *s);
 /* It came onto the engine at that time. */
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 
@@ -575,5 +577,7 @@ uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tena
 void slice_plan_batch(struct rtxg_slice *s);
 void slice_plan_spread(struct rtxg_slice *s);
 void slice_plan_turns(struct rtxg_slice *s);
+/* turns.c: the engine is free no more, or the log has told so far. */
+void slice_turn_waited(struct rtxg_slice *s, uint64_t upto);
 
 #endif

@@ -333,6 +333,7 @@ static void start(struct rtxg_slice *s, uint32_t id, uint64_t at, bool *replan)
 	if (context->since)
 		slice_ended(s, id, at);
 	slice_beside_started(s, context, at);
+	slice_turn_waited(s, at);
 	context->since = at ? at : 1;
 	context->charged = context->since;
 	context->fresh = false;
@@ -492,6 +493,7 @@ static void apply(struct rtxg_slice *s, const struct rtxg_slice_event *event, bo
 		at = told_at(s, event->at_ns);
 		if (s->holder != NONE)
 			slice_ended(s, s->holder, at);
+		slice_turn_waited(s, at);
 		s->free_at = 0;
 		break;
 	case RTXG_SLICE_EV_RELEASE:

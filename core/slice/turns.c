@@ -286,8 +286,56 @@ static bool is_over(struct rtxg_slice *s, uint32_t next, bool periodic, bool goo
 	return good || stayed >= most;
 }
 
+/*
+ * Since when the engine is free, as far as the log tells; NEVER = it is not. A critical context
+ * that is there beyond its slice has nothing to do, and is not displaced, as no other one uses the
+ * engine.
+ */
+static uint64_t free_from(const struct rtxg_slice *s)
+{
+	uint32_t last = s->holder != NONE ? s->holder : s->ended;
+	const struct slice_context *context;
+	uint64_t slice;
+
+	if (s->holder == NONE && !s->free_at)
+		return NEVER;
+	if (last == NONE || !slice_critical(&s->tenants[s->contexts[last].tenant]))
+		return s->holder == NONE ? s->free_at : NEVER;
+	context = &s->contexts[last];
+	slice = slice_or(context->slice, s->params.slice_max_ns);
+	if (s->holder != NONE)
+		return context->since + slice;
+	return context->left == s->free_at ? s->free_at - slice_excess(context->ran, slice)
+					   : s->free_at;
+}
+
+/*
+ * Filled queues that leave the engine free for longer than a change-over takes wait for something
+ * else, as a copy, the CPU, or another program. Turns are not passed on for that, as the next one
+ * may be long: so it is a part of the share of the one whose turn it is.
+ */
+void slice_turn_waited(struct rtxg_slice *s, uint64_t upto)
+{
+	struct slice_context *context;
+	uint64_t from;
+
+	if (!s->turns || s->turn == NONE)
+		return;
+	context = &s->contexts[s->turn];
+	from = free_from(s);
+	from = from > s->turn_start ? from : s->turn_start;
+	from = from > context->seen ? from : context->seen;
+	/* For a release it is stopped. */
+	if (context->is_stopped && context->stopped_at < upto)
+		upto = context->stopped_at;
+	if (context->demand == SLICE_FILLED && slice_excess(upto, from) > slice_change_ns(s))
+		slice_charge_change(s, context, upto - from);
+}
+
 static void begin_turn(struct rtxg_slice *s, uint32_t id)
 {
+	if (id != s->turn)
+		slice_turn_waited(s, s->read);
 	s->turn_due = 0;
 	s->turn_start = s->now;
 	if (id == s->turn)

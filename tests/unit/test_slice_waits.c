@@ -116,11 +116,54 @@ static void a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program(vo
 	end();
 }
 
+/*
+ * The time in which the queues of the one wait is a part of its share: else its turns were so many
+ * that the other one had 12 to 30 %.
+ */
+static void waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share(void **state)
+{
+	static const struct {
+		uint64_t kernel_ns, stall_ns;
+		double least; /* percent */
+	} cases[] = {
+		{ 100 * US, 2 * MS, 12 },
+		{ 600 * US, 6 * MS, 20 },
+		{ 300 * US, 15 * MS, 6 },
+		{ 1000 * US, 15 * MS, 16 },
+	};
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct model_program waits = { .kernel_ns = cases[i].kernel_ns,
+					       .launches = 1000000,
+					       .depth = 64,
+					       .stall_every = 8,
+					       .stall_ns = cases[i].stall_ns };
+		uint64_t waiter, hogs;
+
+		start();
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, waits);
+		add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
+		add(2, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
+		    (struct model_program){
+			    .kernel_ns = 100 * US, .launches = 1, .period_ns = 10 * MS });
+		model_run(m, 12 * S);
+		waiter = model_stats(m, 0)->work_ns;
+		hogs = model_stats(m, 1)->work_ns;
+		print_message("waits for %u ms: %.1f %%, the other one %.1f %%\n",
+			      (unsigned int)(cases[i].stall_ns / MS), percent_of(waiter, 12 * S),
+			      percent_of(hogs, 12 * S));
+		assert_true(percent_of(waiter, 12 * S) > cases[i].least);
+		assert_true(percent_of(hogs, 12 * S) > 40);
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_use_what_a_filled_queue_waits_for),
 		cmocka_unit_test(a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program),
+		cmocka_unit_test(waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
