@@ -577,7 +577,10 @@ uint64_t slice_beside_others(const struct rtxg_slice *s, const struct slice_tena
 void slice_plan_batch(struct rtxg_slice *s);
 void slice_plan_spread(struct rtxg_slice *s);
 void slice_plan_turns(struct rtxg_slice *s);
-/* turns.c: the engine is free no more, or the log has told so far. */
+/*
+ * turns.c: up to then the log has told. As far as the engine was free, though the queues of the one
+ * whose turn it is are filled, that counts as work of its tenant.
+ */
 void slice_turn_waited(struct rtxg_slice *s, uint64_t upto);
 
 #endif
