@@ -41,6 +41,16 @@ static void add(uint32_t id, struct rtxg_slice_tenant tenant, struct model_progr
 	model_program(m, program);
 }
 
+/* After every eight kernels its queue, though filled, waits for something else than the engine. */
+static struct model_program that_waits(uint64_t kernel_ns, uint64_t stall_ns)
+{
+	return (struct model_program){ .kernel_ns = kernel_ns,
+				       .launches = 1000000,
+				       .depth = 64,
+				       .stall_every = 8,
+				       .stall_ns = stall_ns };
+}
+
 static double percent_of(uint64_t ns, uint64_t of)
 {
 	return 100.0 * (double)ns / (double)of;
@@ -63,15 +73,11 @@ static void others_use_what_a_filled_queue_waits_for(void **state)
 	};
 
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct model_program waits = { .kernel_ns = cases[i].kernel_ns,
-					       .launches = 1000000,
-					       .depth = 64,
-					       .stall_every = 8,
-					       .stall_ns = cases[i].stall_ns };
 		uint64_t waiter, hogs, idle;
 
 		start();
-		add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, waits);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 },
+		    that_waits(cases[i].kernel_ns, cases[i].stall_ns));
 		add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
 		model_run(m, 3 * S);
 		waiter = model_stats(m, 0)->work_ns;
@@ -98,14 +104,8 @@ static void others_use_what_a_filled_queue_waits_for(void **state)
  */
 static void a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program(void **state)
 {
-	struct model_program waits = { .kernel_ns = 1 * MS,
-				       .launches = 1000000,
-				       .depth = 64,
-				       .stall_every = 8,
-				       .stall_ns = 2 * MS };
-
 	start();
-	add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, waits);
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, that_waits(1 * MS, 2 * MS));
 	add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
 	add(2, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
 	    (struct model_program){ .kernel_ns = 100 * US, .launches = 1, .period_ns = S / 5 });
@@ -133,15 +133,11 @@ static void waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share(void 
 	};
 
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct model_program waits = { .kernel_ns = cases[i].kernel_ns,
-					       .launches = 1000000,
-					       .depth = 64,
-					       .stall_every = 8,
-					       .stall_ns = cases[i].stall_ns };
 		uint64_t waiter, hogs;
 
 		start();
-		add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, waits);
+		add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 },
+		    that_waits(cases[i].kernel_ns, cases[i].stall_ns));
 		add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, hog);
 		add(2, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
 		    (struct model_program){
@@ -158,12 +154,53 @@ static void waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share(void 
 	}
 }
 
+static uint64_t work_in(uint32_t tenant, uint64_t until)
+{
+	uint64_t before = model_stats(m, tenant)->work_ns;
+
+	model_run(m, until);
+	return model_stats(m, tenant)->work_ns - before;
+}
+
+/*
+ * What its waits cost it while it had the GPU alone is not held against it: it has its turns from
+ * the first second on when another one starts, and all of the GPU again when that one has ended.
+ */
+static void waits_are_no_debt_when_another_one_starts_and_ends(void **state)
+{
+	struct model_program comes = hog;
+	double alone, first, then, again;
+
+	comes.start_ns = 6 * S;
+	comes.life_ns = 3 * S;
+	comes.rest_ns = 100 * S;
+	start();
+	add(0, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, that_waits(600 * US, 6 * MS));
+	add(1, (struct rtxg_slice_tenant){ .min_ppm = 500000 }, comes);
+	add(2, (struct rtxg_slice_tenant){ .priority = RTXG_SLICE_CRITICAL_PRIORITY },
+	    (struct model_program){ .kernel_ns = 100 * US, .launches = 1, .period_ns = 10 * MS });
+	model_run(m, 3 * S);
+	alone = percent_of(work_in(0, 6 * S), 3 * S);
+	first = percent_of(work_in(0, 7 * S), S);
+	then = percent_of(work_in(0, 9 * S), 2 * S);
+	model_run(m, 10 * S);
+	again = percent_of(work_in(0, 13 * S), 3 * S);
+	print_message("alone %.1f %%, then %.1f and %.1f %%, alone again %.1f %%\n", alone, first,
+		      then, again);
+	assert_true(alone > 40);
+	assert_true(first > 17);
+	assert_true(then > 20);
+	assert_true(again > 40);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_use_what_a_filled_queue_waits_for),
 		cmocka_unit_test(a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program),
 		cmocka_unit_test(waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share),
+		cmocka_unit_test(waits_are_no_debt_when_another_one_starts_and_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
