@@ -11,6 +11,12 @@
  * that no other vGPU waited for costs nothing. vGPUs without a reservation come after all others,
  * in order of arrival.
  *
+ * Time that is left over takes nothing from a reservation. A request counts from max(r(k), d(k-1));
+ * where that is still to come for all that want the engine, none of them is owed anything yet. The
+ * deadlines of all then move back alike, so that the first of them counts from now. It is the
+ * virtual time of rate-proportional servers (Stiliadis and Varma, IEEE/ACM Trans. Networking 6,
+ * 1998), which is never behind all that it serves, here kept at the real time.
+ *
  * Good for reservations with rare requests of known length: each gets the earliest deadline that
  * its share allows, without waiting for a budget to come back. Not good where lengths vary widely
  * (the deadline follows the guess), for caps (max is not looked at) and for dividing what is left
@@ -45,6 +51,56 @@ static uint64_t deadline(const struct core_account *account)
 	return add_time(books_of(account)->base, stretched(account, books_of(account)->length));
 }
 
+static bool is_owed(const struct core_account *account, uint64_t now)
+{
+	return account->vgpu->params.min_ppm && books_of(account)->base <= now;
+}
+
+/* From when the first of those counts that want the engine by a reservation; NEVER: none wants. */
+static uint64_t first_base(const struct core_engine *engine)
+{
+	const struct core_account *account = core_engine_first(engine);
+	const struct core_vgpu *vgpu;
+	uint64_t first = NEVER;
+
+	/* Those without a reservation are the last in the heap. */
+	if (!engine->holder && (!account || !account->vgpu->params.min_ppm))
+		return NEVER;
+	for (vgpu = engine->gpu->vgpus; vgpu; vgpu = vgpu->next) {
+		account = &vgpu->accounts[engine->index];
+		if (vgpu->params.min_ppm && (account->holder || heap_holds(&account->ready)))
+			first = min_u64(first, books_of(account)->base);
+	}
+	return first;
+}
+
+/*
+ * What the engine did until now for those ahead of their reservations was left over, if none that
+ * wants it is owed anything: all move back. own: wants it too.
+ */
+static void move_back(struct core_engine *engine, const struct core_account *own, uint64_t now)
+{
+	struct core_vgpu *vgpu;
+	uint64_t by;
+
+	if ((own && is_owed(own, now)) || (engine->holder && is_owed(engine->holder, now)))
+		return;
+	by = first_base(engine);
+	if (own && own->vgpu->params.min_ppm)
+		by = min_u64(by, books_of(own)->base);
+	if (by == NEVER || by <= now)
+		return;
+	by -= now;
+	for (vgpu = engine->gpu->vgpus; vgpu; vgpu = vgpu->next) {
+		struct core_account *account = &vgpu->accounts[engine->index];
+		struct tbs_books *books = books_of(account);
+
+		books->base -= min_u64(by, books->base);
+		if (vgpu->params.min_ppm && heap_holds(&account->ready))
+			heap_update(&engine->ready, &account->ready, deadline(account), vgpu->id);
+	}
+}
+
 /* The account's first waiter is its request now. */
 static void next_request(struct core_account *account, uint64_t last_deadline)
 {
@@ -66,6 +122,7 @@ static void tbs_reset(struct core_account *account, uint64_t now)
 
 static void tbs_wake(struct core_account *account, uint64_t now)
 {
+	move_back(account->engine, NULL, now);
 	next_request(account, books_of(account)->base);
 }
 
@@ -111,6 +168,7 @@ static void tbs_ended(struct core_account *account, uint64_t now)
 {
 	struct tbs_books *books = books_of(account);
 
+	move_back(account->engine, account, now);
 	books->base = add_time(books->base, stretched(account, books->used));
 	books->length = books->used = 0;
 	if (account->waiters.count)

@@ -130,6 +130,108 @@ static void test_a_length_that_was_not_given_is_learnt(void **unused)
 	assert_int_equal(world_view(&world, 0).deadline_ns, 12 * MS);
 }
 
+/* The holder launches 1 ms, and wants the engine again when another may have it. */
+static void turn(void)
+{
+	uint32_t task = rtxg_core_holder(world.core, 0, RTXG_ENGINE_COMPUTE);
+
+	ends(task, MS);
+	world_arrive(&world, task);
+}
+
+static void turns(unsigned int count)
+{
+	while (count--)
+		turn();
+}
+
+/* Two tasks want the engine for the vGPU, so that it always waits or has it. */
+static void backlog(uint32_t vgpu, uint32_t min_ppm)
+{
+	world_vgpu(&world, vgpu, 0, min_ppm);
+	for (uint32_t task = 2 * vgpu; task < 2 * vgpu + 2; task++) {
+		task_of_runtime(task, vgpu, MS);
+		world_arrive(&world, task);
+	}
+}
+
+static uint64_t busy(uint32_t vgpu)
+{
+	return world_view(&world, vgpu).stats.busy_ns;
+}
+
+/* While nobody wants what is reserved, vGPU 0 has all that the one without a reservation leaves. */
+static void test_what_is_left_over_takes_nothing_from_a_reservation_later(void **unused)
+{
+	uint64_t before;
+
+	backlog(3, 0);
+	backlog(0, 100000);
+	turns(1000);
+	assert_in_range(busy(0), 990 * MS, 1000 * MS);
+	backlog(1, 900000);
+	before = busy(0);
+	turns(200);
+	assert_in_range(busy(0) - before, 19 * MS, 21 * MS);
+}
+
+/* Two share what is left over, and both lose nothing by it. */
+static void test_what_several_share_of_it_takes_nothing_either(void **unused)
+{
+	uint64_t before[2];
+
+	backlog(0, 100000);
+	backlog(1, 200000);
+	turns(3000);
+	assert_in_range(busy(1), 1990 * MS, 2010 * MS);
+	backlog(2, 700000);
+	before[0] = busy(0), before[1] = busy(1);
+	turns(200);
+	assert_in_range(busy(0) - before[0], 19 * MS, 21 * MS);
+	assert_in_range(busy(1) - before[1], 39 * MS, 41 * MS);
+}
+
+/* It has nothing to do when the other comes, and so no deadline that could be seen then. */
+static void test_nor_where_it_pauses_before_another_comes(void **unused)
+{
+	uint64_t before;
+
+	backlog(3, 0);
+	backlog(0, 100000);
+	turns(1000);
+	for (uint32_t i = 0; i < 2; i++)
+		ends(rtxg_core_holder(world.core, 0, RTXG_ENGINE_COMPUTE), MS);
+	world.now += 100 * MS;
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
+	backlog(1, 900000);
+	turns(5);
+	before = busy(0);
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	turns(200);
+	assert_in_range(busy(0) - before, 19 * MS, 21 * MS);
+}
+
+/* A request of vGPU 0 that comes before its last deadline, while another has not had its share. */
+static void test_a_request_before_the_last_deadline_counts_from_there(void **unused)
+{
+	world_vgpu(&world, 0, 0, 250000);
+	world_vgpu(&world, 1, 0, 100000);
+	task_of_runtime(0, 0, 2 * MS);
+	task_of_runtime(1, 1, 4 * MS);
+	occupy();
+	world_arrive(&world, 0); /* due after 8 ms */
+	world_arrive(&world, 1); /* due after 40 ms */
+	ends(7, MS);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	ends(0, 2 * MS);
+	world_arrive(&world, 0);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 16 * MS);
+	ends(0, 2 * MS);
+	world_arrive(&world, 0);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 24 * MS);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
 
 int main(void)
@@ -139,6 +241,10 @@ int main(void)
 		TEST(test_the_earliest_deadline_goes_first_and_the_unreserved_last),
 		TEST(test_a_launch_longer_than_it_said_is_paid_for_by_the_next_deadline),
 		TEST(test_a_length_that_was_not_given_is_learnt),
+		TEST(test_what_is_left_over_takes_nothing_from_a_reservation_later),
+		TEST(test_what_several_share_of_it_takes_nothing_either),
+		TEST(test_nor_where_it_pauses_before_another_comes),
+		TEST(test_a_request_before_the_last_deadline_counts_from_there),
 	};
 
 	return cmocka_run_group_tests_name("tbs", tests, NULL, NULL);
