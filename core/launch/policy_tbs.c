@@ -33,6 +33,7 @@ struct tbs_books {
 	uint64_t length; /* C(k) */
 	uint64_t used;	 /* of it, by now, at others' cost */
 	uint64_t mean;	 /* of recent launches; 0 = not known yet */
+	uint64_t ppm;	 /* the reservation that base counts by; 0 = it has had none */
 };
 
 static struct tbs_books *books_of(const struct core_account *account)
@@ -40,10 +41,12 @@ static struct tbs_books *books_of(const struct core_account *account)
 	return core_books(account, struct tbs_books);
 }
 
-/* How much later a server's deadline is for this much of the engine. */
+/* How much later a server's deadline is for this much of the engine. Without one there is none. */
 static uint64_t stretched(const struct core_account *account, uint64_t ns)
 {
-	return min_u64(ns, LONGEST_NS) * RTXG_PPM / max_u64(1, account->vgpu->params.min_ppm);
+	uint32_t min_ppm = account->vgpu->params.min_ppm;
+
+	return min_ppm ? min_u64(ns, LONGEST_NS) * RTXG_PPM / min_ppm : 0;
 }
 
 static uint64_t deadline(const struct core_account *account)
@@ -115,9 +118,36 @@ static void next_request(struct core_account *account, uint64_t last_deadline)
 
 static void tbs_reset(struct core_account *account, uint64_t now)
 {
-	*books_of(account) = (struct tbs_books){ .base = now };
+	*books_of(account) =
+		(struct tbs_books){ .base = now, .ppm = account->vgpu->params.min_ppm };
 	if (account->waiters.count)
 		next_request(account, now);
+}
+
+/* Time in which a server of the one share gets as much of the engine as one of the other in ns. */
+static uint64_t scaled(uint64_t ns, uint64_t from_ppm, uint64_t to_ppm)
+{
+	if (ns / to_ppm > NEVER / RTXG_PPM / 2)
+		return NEVER;
+	return ns / to_ppm * from_ppm + ns % to_ppm * from_ppm / to_ppm;
+}
+
+/*
+ * What the server has used ahead, or is owed, stays as much of the engine as it was. It takes
+ * another time under another reservation.
+ */
+static void tbs_changed(struct core_account *account, uint64_t now)
+{
+	struct tbs_books *books = books_of(account);
+	uint64_t min_ppm = account->vgpu->params.min_ppm;
+
+	if (!min_ppm || min_ppm == books->ppm)
+		return;
+	if (books->base > now)
+		books->base = add_time(now, scaled(books->base - now, books->ppm, min_ppm));
+	else
+		books->base = now - min_u64(now, scaled(now - books->base, books->ppm, min_ppm));
+	books->ppm = min_ppm;
 }
 
 static void tbs_wake(struct core_account *account, uint64_t now)
@@ -191,6 +221,7 @@ const struct core_policy tbs_policy = {
 	.summary = "reservations by total bandwidth servers under EDF",
 	.reads = RTXG_READS_THINK,
 	.reset = tbs_reset,
+	.changed = tbs_changed,
 	.wake = tbs_wake,
 	.place = tbs_place,
 	.pick = tbs_pick,

@@ -232,6 +232,76 @@ static void test_a_request_before_the_last_deadline_counts_from_there(void **unu
 	assert_int_equal(world_view(&world, 0).deadline_ns, 24 * MS);
 }
 
+static void set_min(uint32_t vgpu, uint32_t min_ppm)
+{
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_VGPU_SET,
+					      .vgpu = vgpu,
+					      .vgpu_params = { .min_ppm = min_ppm } });
+}
+
+/* A launch of vGPU 0, for which the others wait, and then another reservation beside it. */
+static void one_launch_before_another_comes(uint32_t min_ppm)
+{
+	occupy();
+	backlog(0, min_ppm);
+	ends(7, MS);
+	if (!world.count)
+		not_back_in_time();
+	world_arrive(&world, 7);
+	turn();
+	assert_int_equal(busy(0), MS);
+	backlog(1, 500000);
+	turns(100);
+	assert_in_range(busy(0), MS, 2 * MS);
+}
+
+static void test_a_reservation_that_was_tiny_binds_no_later_one(void **unused)
+{
+	uint64_t before;
+
+	one_launch_before_another_comes(13);
+	before = busy(0);
+	set_min(0, 400000);
+	turns(100);
+	assert_in_range(busy(0) - before, 39 * MS, 50 * MS);
+}
+
+static void test_a_first_reservation_counts_from_when_it_is_given(void **unused)
+{
+	uint64_t before;
+
+	one_launch_before_another_comes(0);
+	before = busy(0);
+	set_min(0, 400000);
+	turns(100);
+	assert_in_range(busy(0) - before, 39 * MS, 50 * MS);
+}
+
+/* 4 ms of which all are paid for by the next deadline, whatever the reservation is by then. */
+static void test_what_was_used_stays_used_when_the_reservation_changes(void **unused)
+{
+	world_vgpu(&world, 0, 0, 500000);
+	task_of_runtime(0, 0, MS);
+	task_of_runtime(1, 0, MS);
+	occupy();
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	ends(7, MS);
+	ends(0, 4 * MS);
+	/* at 5 ms, counted from 8 ms: 1.5 ms of the engine are paid ahead */
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+	set_min(0, 250000);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 15 * MS);
+	set_min(0, 0);
+	set_min(0, 500000);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+	/* The cap has no part in it. */
+	world_do(&world,
+		 (struct rtxg_event){ .type = RTXG_EV_VGPU_SET,
+				      .vgpu_params = { .min_ppm = 500000, .max_ppm = 600000 } });
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
 
 int main(void)
@@ -245,6 +315,9 @@ int main(void)
 		TEST(test_what_several_share_of_it_takes_nothing_either),
 		TEST(test_nor_where_it_pauses_before_another_comes),
 		TEST(test_a_request_before_the_last_deadline_counts_from_there),
+		TEST(test_a_reservation_that_was_tiny_binds_no_later_one),
+		TEST(test_a_first_reservation_counts_from_when_it_is_given),
+		TEST(test_what_was_used_stays_used_when_the_reservation_changes),
 	};
 
 	return cmocka_run_group_tests_name("tbs", tests, NULL, NULL);
