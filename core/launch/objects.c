@@ -174,8 +174,8 @@ int core_vgpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 	if (ret)
 		return ret;
 	/*
-	 * A change of weight or priority leaves the server's books alone; a change of its bandwidth
-	 * opens new ones.
+	 * A change of weight or priority leaves the server's books alone; one of its bandwidth has
+	 * them go on under the new one.
 	 */
 	anew = params.min_ppm != vgpu->params.min_ppm || params.max_ppm != vgpu->params.max_ppm ||
 	       params.period_ns != vgpu->params.period_ns;

@@ -24,13 +24,16 @@ struct cbs_books {
 	uint64_t deadline;    /* absolute */
 	uint64_t eligible_ns; /* deadline - period: before it the budget may not be touched */
 	int64_t cap_budget;
-	uint64_t cap_tick;
-	uint64_t vtime; /* weighted time taken of what is left over */
+	uint64_t cap_next; /* when it comes back */
+	uint64_t vtime;	   /* weighted time taken of what is left over */
 	/* the permit was given out of what is left over, not out of the reservation */
 	bool leftover;
 	/* and it is left over because another with budget pauses */
 	bool borrowed;
-	uint8_t band; /* the priority whose virtual time vtime follows; 0: none yet */
+	uint8_t band;  /* the priority whose virtual time vtime follows; 0: none yet */
+	bool given_up; /* the reservation: min_ppm is what it was */
+	/* The reservation and the cap that the books are for: those given last, 0 if none was. */
+	uint32_t min_ppm, max_ppm;
 };
 
 struct cbs_engine {
@@ -96,7 +99,7 @@ static uint64_t full_budget(const struct core_account *account)
 {
 	const struct rtxg_vgpu_params *params = &account->vgpu->params;
 
-	return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM);
+	return max_u64(1, params->period_ns * books_of(account)->min_ppm / RTXG_PPM);
 }
 
 static uint64_t full_cap(const struct core_account *account)
@@ -106,22 +109,26 @@ static uint64_t full_cap(const struct core_account *account)
 	return max_u64(1, params->period_ns * params->max_ppm / RTXG_PPM);
 }
 
-static uint64_t ticks_at(const struct core_account *account, uint64_t now)
+static void begin_server(struct core_account *account, uint64_t now)
 {
-	uint64_t epoch = account->vgpu->gpu->epoch_ns;
+	struct cbs_books *books = books_of(account);
 
-	/* A permit may be older than the rules that it is charged under (GPU_SET). */
-	return now > epoch ? (now - epoch) / account->vgpu->params.period_ns : 0;
+	books->min_ppm = account->vgpu->params.min_ppm;
+	books->budget = (int64_t)full_budget(account);
+	books->deadline = now + account->vgpu->params.period_ns;
+	books->eligible_ns = now;
 }
 
 static void cbs_reset(struct core_account *account, uint64_t now)
 {
 	struct cbs_books *books = books_of(account);
-	books->budget = (int64_t)full_budget(account);
-	books->deadline = now + account->vgpu->params.period_ns;
-	books->eligible_ns = now;
+	uint64_t period = account->vgpu->params.period_ns;
+	uint64_t since = now - account->vgpu->gpu->epoch_ns;
+
+	begin_server(account, now);
 	books->cap_budget = (int64_t)full_cap(account);
-	books->cap_tick = ticks_at(account, now);
+	books->cap_next = now + period - since % period;
+	books->max_ppm = account->vgpu->params.max_ppm;
 	catch_up(account);
 }
 
@@ -131,15 +138,17 @@ static bool is_hard(const struct core_account *account)
 	return account->vgpu->params.max_ppm == account->vgpu->params.min_ppm;
 }
 
-static void cap_fill(struct core_account *account, uint64_t tick, uint64_t limit)
+static void cap_fill(struct core_account *account, uint64_t until, uint64_t limit)
 {
 	struct cbs_books *books = books_of(account);
-	uint64_t ticks = tick - books->cap_tick;
+	uint64_t period = account->vgpu->params.period_ns;
 	uint64_t full = full_cap(account);
+	uint64_t ticks;
 
-	books->cap_tick = tick;
-	if (!ticks)
+	if (until < books->cap_next)
 		return;
+	ticks = (until - books->cap_next) / period + 1;
+	books->cap_next += ticks * period;
 	books->cap_budget += (int64_t)(ticks > LARGE / full ? LARGE : ticks * full);
 	if (books->cap_budget > (int64_t)limit)
 		books->cap_budget = (int64_t)limit;
@@ -153,17 +162,17 @@ static void cap_fill(struct core_account *account, uint64_t tick, uint64_t limit
 static void cap_refresh(struct core_account *account, uint64_t now)
 {
 	struct cbs_books *books = books_of(account);
-	uint64_t tick = ticks_at(account, now);
-	uint64_t full = full_cap(account);
-	uint64_t begun = account->vgpu->gpu->epoch_ns + tick * account->vgpu->params.period_ns;
+	uint64_t period = account->vgpu->params.period_ns;
+	uint64_t full = full_cap(account), begun;
 
+	if (now < books->cap_next)
+		return;
+	begun = now - (now - books->cap_next) % period;
 	if (account->holder && begun > account->holder->charged_ns) {
-		cap_fill(account,
-			 max_u64(books->cap_tick, ticks_at(account, account->holder->charged_ns)),
-			 full);
-		cap_fill(account, tick, full + min_u64(begun - account->holder->charged_ns, LARGE));
+		cap_fill(account, account->holder->charged_ns, full);
+		cap_fill(account, now, full + min_u64(begun - account->holder->charged_ns, LARGE));
 	} else {
-		cap_fill(account, tick, full);
+		cap_fill(account, now, full);
 	}
 }
 
@@ -187,14 +196,52 @@ static bool is_capped(struct core_account *account, uint64_t now)
 static uint64_t cap_release(const struct core_account *account)
 {
 	struct cbs_books *books = books_of(account);
-	uint64_t ticks, at;
+	uint64_t at;
 
 	if (is_hard(account))
 		return books->eligible_ns;
-	ticks = (uint64_t)-books->cap_budget / full_cap(account) + 1;
-	at = account->vgpu->gpu->epoch_ns +
-	     (books->cap_tick + ticks) * account->vgpu->params.period_ns;
+	at = books->cap_next +
+	     (uint64_t)-books->cap_budget / full_cap(account) * account->vgpu->params.period_ns;
 	return account->vgpu->params.min_ppm ? min_u64(at, books->eligible_ns) : at;
+}
+
+/* What the cap's budget got back under the old parameters, it has. */
+static void cbs_settle(struct core_account *account, uint64_t now)
+{
+	if (account->vgpu->params.max_ppm < RTXG_PPM)
+		cap_refresh(account, now);
+}
+
+/*
+ * New parameters bring no new budget, and forgive no debt: who sets them again and again has no
+ * more than who does not. What is left of a budget stays, and the time until the next one becomes
+ * what the new reservation takes for as much of the engine. Of the cap's budget as great a part is
+ * left as was. A period that has begun ends when it would have ended.
+ */
+static void cbs_changed(struct core_account *account, uint64_t now)
+{
+	struct cbs_books *books = books_of(account);
+	const struct rtxg_vgpu_params *params = &account->vgpu->params;
+
+	if (params->max_ppm < books->max_ppm && books->cap_budget > 0)
+		books->cap_budget = (int64_t)scale_time((uint64_t)books->cap_budget,
+							params->max_ppm, books->max_ppm);
+	if (params->max_ppm < RTXG_PPM)
+		books->max_ppm = params->max_ppm;
+	if (!params->min_ppm) {
+		books->given_up = true;
+		return;
+	}
+	/* Without a reservation it was owed nothing. */
+	if (!books->min_ppm || (books->given_up && books->deadline <= now)) {
+		begin_server(account, now);
+	} else if (books->min_ppm != params->min_ppm) {
+		books->deadline = move_time(books->deadline, now, books->min_ppm, params->min_ppm);
+		books->eligible_ns =
+			move_time(books->eligible_ns, now, books->min_ppm, params->min_ppm);
+		books->min_ppm = params->min_ppm;
+	}
+	books->given_up = false;
 }
 
 /* New budgets until it is positive; each moves the deadline on by a period. */
@@ -309,7 +356,8 @@ static void cbs_charge(struct core_account *account, const struct core_usage *us
 					? min_u64(contended, books->eligible_ns - from)
 					: 0;
 	}
-	if (!params->min_ppm) {
+	/* A permit out of a reservation that has been given up since is paid for all the same. */
+	if (!params->min_ppm && (books->leftover || !books->min_ppm)) {
 		books->vtime += spare * RTXG_WEIGHT_DEFAULT / params->weight;
 		return;
 	}
@@ -525,7 +573,8 @@ const struct core_policy cbs_policy = {
 	.summary = "reservations by constant-bandwidth servers under EDF",
 	.reads = RTXG_READS_THINK,
 	.reset = cbs_reset,
-	.changed = cbs_reset,
+	.settle = cbs_settle,
+	.changed = cbs_changed,
 	.wake = cbs_wake,
 	.place = cbs_place,
 	.pick = cbs_pick,

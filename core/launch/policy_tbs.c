@@ -124,14 +124,6 @@ static void tbs_reset(struct core_account *account, uint64_t now)
 		next_request(account, now);
 }
 
-/* Time in which a server of the one share gets as much of the engine as one of the other in ns. */
-static uint64_t scaled(uint64_t ns, uint64_t from_ppm, uint64_t to_ppm)
-{
-	if (ns / to_ppm > NEVER / RTXG_PPM / 2)
-		return NEVER;
-	return ns / to_ppm * from_ppm + ns % to_ppm * from_ppm / to_ppm;
-}
-
 /*
  * What the server has used ahead, or is owed, stays as much of the engine as it was. It takes
  * another time under another reservation.
@@ -143,10 +135,7 @@ static void tbs_changed(struct core_account *account, uint64_t now)
 
 	if (!min_ppm || min_ppm == books->ppm)
 		return;
-	if (books->base > now)
-		books->base = add_time(now, scaled(books->base - now, books->ppm, min_ppm));
-	else
-		books->base = now - min_u64(now, scaled(now - books->base, books->ppm, min_ppm));
+	books->base = move_time(books->base, now, books->ppm, min_ppm);
 	books->ppm = min_ppm;
 }
 

@@ -220,4 +220,20 @@ static inline uint64_t add_time(uint64_t a, uint64_t b)
 	return a > NEVER - b ? NEVER : a + b;
 }
 
+/* ns * from / to for shares of at most RTXG_PPM, staying at NEVER */
+static inline uint64_t scale_time(uint64_t ns, uint64_t from_ppm, uint64_t to_ppm)
+{
+	if (ns / to_ppm >= NEVER / RTXG_PPM)
+		return NEVER;
+	return add_time(ns / to_ppm * from_ppm, ns % to_ppm * from_ppm / to_ppm);
+}
+
+/* The time between it and now becomes what the one share takes for as much as the other had. */
+static inline uint64_t move_time(uint64_t at, uint64_t now, uint64_t from_ppm, uint64_t to_ppm)
+{
+	if (at > now)
+		return add_time(now, scale_time(at - now, from_ppm, to_ppm));
+	return now - min_u64(now, scale_time(now - at, from_ppm, to_ppm));
+}
+
 #endif

@@ -71,8 +71,8 @@ MUTATIONS = {
         POINTS,
     ),
     "half a budget": (
-        "return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM);",
-        "return max_u64(1, params->period_ns * params->min_ppm / RTXG_PPM / 2);",
+        "return max_u64(1, params->period_ns * books_of(account)->min_ppm / RTXG_PPM);",
+        "return max_u64(1, params->period_ns * books_of(account)->min_ppm / RTXG_PPM / 2);",
         POINTS,
     ),
     "what is left over is charged to the budget": (

@@ -250,6 +250,192 @@ static void test_a_vgpu_whose_priority_changes_stands_beside_its_new_equals(void
 	assert_in_range(busy(1) - before[1], 49 * MS, 51 * MS);
 }
 
+static void change(uint32_t vgpu, uint32_t min_ppm, uint32_t max_ppm, uint64_t period_ns)
+{
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_VGPU_SET,
+					      .vgpu = vgpu,
+					      .vgpu_params = { .min_ppm = min_ppm,
+							       .max_ppm = max_ppm,
+							       .period_ns = period_ns } });
+}
+
+/*
+ * What vGPU 0 gets in a second in which it launches 1 ms whenever it may, and sets one of its
+ * parameters after each launch, and each time that it is kept waiting, in turn.
+ */
+static uint64_t used_while_it_sets(const struct rtxg_vgpu_params *set, unsigned int count)
+{
+	unsigned int turn = 0;
+
+	while (world.now < SEC) {
+		if (rtxg_core_holder(world.core, 0, RTXG_ENGINE_COMPUTE) == 0) {
+			end(0, world.now + MS, false);
+			world_arrive(&world, 0);
+		} else {
+			assert_true(world.armed > world.now);
+			world.now += 300 * US;
+			if (world.armed <= world.now)
+				world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
+		}
+		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_VGPU_SET,
+						      .vgpu_params = set[turn++ % count] });
+	}
+	return busy(0);
+}
+
+static void test_no_change_brings_the_budget_of_a_cap_back(void **unused)
+{
+	const struct rtxg_vgpu_params set[] = {
+		{ .max_ppm = 200000, .period_ns = 10 * MS },
+		{ .max_ppm = 199000, .period_ns = 10 * MS },
+		{ .max_ppm = 200000, .period_ns = 70 * MS },
+		{ .max_ppm = 200000, .period_ns = 9 * MS },
+	};
+
+	server(0, 0, 200000, 10 * MS, 1);
+	world_task(&world, 0, 0);
+	world_arrive(&world, 0);
+	/* 20 % of it, a budget of the longest period, and a launch that may end late */
+	assert_in_range(used_while_it_sets(set, 4), 150 * MS, 200 * MS + 14 * MS + MS);
+}
+
+static void test_no_change_brings_the_budget_of_a_hard_server_back(void **unused)
+{
+	const struct rtxg_vgpu_params set[] = {
+		{ .min_ppm = 200000, .max_ppm = 200000, .period_ns = 10 * MS },
+		{ .min_ppm = 199000, .max_ppm = 199000, .period_ns = 10 * MS },
+		{ .min_ppm = 0, .max_ppm = 200000, .period_ns = 10 * MS },
+		{ .min_ppm = 100000, .max_ppm = 200000, .period_ns = 9 * MS },
+	};
+
+	server(0, 200000, 200000, 10 * MS, 1);
+	world_task(&world, 0, 0);
+	world_arrive(&world, 0);
+	assert_in_range(used_while_it_sets(set, 4), 100 * MS, 200 * MS + 2 * MS + MS);
+}
+
+static void test_a_debt_to_a_cap_stays_when_the_cap_changes(void **unused)
+{
+	server(0, 0, 200000, 10 * MS, 1);
+	world_task(&world, 0, 0);
+	world_arrive(&world, 0);
+	end(0, 5 * MS, false); /* 3 ms too much */
+	change(0, 0, 100000, 10 * MS);
+	world_arrive(&world, 0);
+	assert_int_equal(world.count, 0);
+	/* 1 ms each time brings it to 0 at 30 ms */
+	assert_int_equal(world.armed, 40 * MS);
+	change(0, 0, 1000000, 10 * MS);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	change(0, 0, 200000, 10 * MS);
+	world_gave(&world, RTXG_ACT_REVOKE, 0);
+	world_released(&world, 0, 0);
+	world_arrive(&world, 0);
+	assert_int_equal(world.count, 0);
+	assert_int_equal(world.armed, 20 * MS);
+}
+
+static void test_a_lower_cap_leaves_as_much_of_its_budget_as_was_left(void **unused)
+{
+	server(0, 0, 800000, 10 * MS, 1); /* 8 ms, of which it uses 6 */
+	world_task(&world, 0, 0);
+	world_arrive(&world, 0);
+	end(0, 6 * MS, false);
+	change(0, 0, 400000, 10 * MS); /* a quarter of 4 ms is left */
+	world_arrive(&world, 0);
+	world_gave(&world, RTXG_ACT_GRANT, 0);
+	end(0, 7 * MS, false);
+	world_arrive(&world, 0);
+	assert_int_equal(world.count, 0);
+	assert_int_equal(world.armed, 10 * MS);
+}
+
+/* Two servers, of which the first has used 3 of its 4 ms at the other's cost. */
+static void use_three_of_four(void)
+{
+	server(0, 400000, 0, 10 * MS, 1);
+	server(1, 100000, 0, 100 * MS, 1);
+	world_task(&world, 0, 0);
+	world_task(&world, 1, 0);
+	world_task(&world, 2, 1);
+	world_arrive(&world, 0);
+	world_arrive(&world, 2);
+	world_arrive(&world, 1);
+	end(0, 3 * MS, true);
+	world_gave(&world, RTXG_ACT_GRANT, 1);
+	assert_int_equal(world_view(&world, 0).credit_ns, MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+}
+
+static void test_a_budget_that_is_left_goes_by_the_new_reservation(void **unused)
+{
+	use_three_of_four();
+	/* 7 ms of 40 % are 14 ms of 20 % */
+	change(0, 200000, 0, 10 * MS);
+	assert_int_equal(world_view(&world, 0).credit_ns, MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 17 * MS);
+	change(0, 400000, 0, 10 * MS);
+	assert_int_equal(world_view(&world, 0).credit_ns, MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+	/* nor does giving it up and taking it again bring anything */
+	change(0, 0, 0, 10 * MS);
+	change(0, 400000, 0, 10 * MS);
+	assert_int_equal(world_view(&world, 0).credit_ns, MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+	/* A cap has no part in it, and a period counts from the next budget on. */
+	change(0, 400000, 900000, 5 * MS);
+	assert_int_equal(world_view(&world, 0).credit_ns, MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 10 * MS);
+}
+
+static void test_a_debt_is_paid_by_the_new_reservation(void **unused)
+{
+	server(0, 500000, 500000, 10 * MS, 1);
+	world_task(&world, 0, 0);
+	world_arrive(&world, 0);
+	/* as above: its next budget, of which 2 ms are left, begins at 40 ms */
+	end(0, 23 * MS, false);
+	change(0, 250000, 250000, 10 * MS);
+	world_arrive(&world, 0);
+	assert_int_equal(world.count, 0);
+	/* 17 ms of 50 % are 34 ms of 25 % */
+	assert_int_equal(world.armed, 57 * MS);
+	change(0, 500000, 500000, 10 * MS);
+	assert_int_equal(world.armed, 40 * MS);
+}
+
+static void test_what_it_waits_without_a_reservation_is_not_owed_to_it(void **unused)
+{
+	use_three_of_four();
+	change(0, 0, 0, 10 * MS);
+	world.now += 500 * MS;
+	change(0, 400000, 0, 10 * MS);
+	assert_int_equal(world_view(&world, 0).credit_ns, 4 * MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, world.now + 10 * MS);
+}
+
+/* Nor is what it had out of its reservation free when that is given up before the end. */
+static void test_a_launch_is_paid_for_by_the_reservation_that_let_it_go(void **unused)
+{
+	use_three_of_four();
+	world.now += 3 * MS;
+	change(0, 0, 0, 10 * MS);
+	end(1, world.now + 2 * MS, false);
+	change(0, 400000, 0, 10 * MS);
+	/* 5 ms with a budget of 1: the next one comes at 10 ms, and is used up */
+	assert_int_equal(world_view(&world, 0).credit_ns, 4 * MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 30 * MS);
+}
+
+static void test_a_first_reservation_begins_with_a_full_budget(void **unused)
+{
+	server(0, 0, 0, 10 * MS, 1);
+	world.now = 500 * MS;
+	change(0, 300000, 0, 20 * MS);
+	assert_int_equal(world_view(&world, 0).credit_ns, 6 * MS);
+	assert_int_equal(world_view(&world, 0).deadline_ns, 520 * MS);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_world, close_world)
 
 int main(void)
@@ -265,6 +451,15 @@ int main(void)
 		TEST(test_what_another_lends_while_it_pauses_is_paid_ahead),
 		TEST(test_what_a_higher_priority_had_changes_nothing_among_those_below),
 		TEST(test_a_vgpu_whose_priority_changes_stands_beside_its_new_equals),
+		TEST(test_no_change_brings_the_budget_of_a_cap_back),
+		TEST(test_no_change_brings_the_budget_of_a_hard_server_back),
+		TEST(test_a_debt_to_a_cap_stays_when_the_cap_changes),
+		TEST(test_a_lower_cap_leaves_as_much_of_its_budget_as_was_left),
+		TEST(test_a_budget_that_is_left_goes_by_the_new_reservation),
+		TEST(test_a_debt_is_paid_by_the_new_reservation),
+		TEST(test_what_it_waits_without_a_reservation_is_not_owed_to_it),
+		TEST(test_a_launch_is_paid_for_by_the_reservation_that_let_it_go),
+		TEST(test_a_first_reservation_begins_with_a_full_budget),
 	};
 
 	return cmocka_run_group_tests_name("cbs", tests, NULL, NULL);
