@@ -89,6 +89,9 @@ int core_gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 			struct core_account *account = &vgpu->accounts[i];
 
 			core_account_reset(account, other, core->now);
+			/* It may keep no one waiting by the new rules: the engine looks anew. */
+			if (other)
+				heap_remove(&account->patience);
 			/*
 			 * Several may hold if the policy was shared: the engine waits until they
 			 * are all gone.

@@ -423,14 +423,19 @@ static void test_an_arrival_under_a_one_shot_permit_queues_when_it_ends(void **u
 	assert_int_equal(world_view(&world, 1).stats.wait_ns, MS + 2 * MS);
 }
 
+static void policy(uint32_t policy)
+{
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET,
+					      .gpu_params = { .policy = policy } });
+}
+
 static void test_a_change_of_policy_keeps_one_permit_an_engine(void **unused)
 {
 	populate(RTXG_GPU_NULL);
 	world_arrive(&world, 0);
 	world_arrive(&world, 2);
 	world_gave(&world, RTXG_ACT_GRANT, 2); /* both hold */
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET,
-					      .gpu_params = { .policy = RTXG_GPU_FIFO } });
+	policy(RTXG_GPU_FIFO);
 	/* A third waits until both have come back. */
 	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_ARRIVAL, .task = 1 });
 	for (int turn = 0; turn < 4 && world_view(&world, 0).holder != 1; turn++) {
@@ -462,10 +467,64 @@ static void test_an_idle_permit_outlives_a_change_of_policy_only_until_a_task_wa
 	assert_int_equal(world.actions[0].flags, RTXG_GRANT_REPORT);
 	world_complete(&world, 0, 0);
 	assert_int_equal(rtxg_core_idle_holder(world.core, 0, RTXG_ENGINE_COMPUTE), 0);
-	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_GPU_SET,
-					      .gpu_params = { .policy = RTXG_GPU_NULL } });
+	policy(RTXG_GPU_NULL);
 	world_arrive(&world, 1); /* of the same vGPU */
 	world_gave(&world, RTXG_ACT_REVOKE, 0);
+}
+
+/* All that the timer leads to until then. Returns how many permits are taken by force. */
+static unsigned int expelled_until(uint64_t end)
+{
+	unsigned int expelled = 0;
+
+	while (world.armed <= end) {
+		world.now = world.armed;
+		world.armed = RTXG_TIME_NEVER;
+		world_do(&world, (struct rtxg_event){ .type = RTXG_EV_TIMER });
+		for (int i = 0; i < world.count; i++)
+			expelled += world.actions[i].type == RTXG_ACT_EXPEL;
+	}
+	world.now = end;
+	return expelled;
+}
+
+/* Under null, what a vGPU does keeps no other one waiting, so it may go on as long as it likes. */
+static void test_nobody_is_expelled_whom_no_one_waits_for_under_null(void **unused)
+{
+	populate(RTXG_GPU_FIFO);
+	world_arrive(&world, 0);
+	world_arrive(&world, 2);
+	world_gave(&world, RTXG_ACT_REVOKE, 0);
+	assert_int_not_equal(world.armed, RTXG_TIME_NEVER);
+	policy(RTXG_GPU_NULL);
+	world_gave(&world, RTXG_ACT_GRANT, 2);
+	assert_int_equal(expelled_until(10 * SEC), 0);
+	world_released(&world, 0, 10 * SEC);
+}
+
+/* Of two that hold the engine, the one whose sibling waited, and waits no more. */
+static void test_nor_whom_one_waited_for_only_under_null(void **unused)
+{
+	populate(RTXG_GPU_NULL);
+	world_arrive(&world, 0);
+	world_arrive(&world, 2);
+	world_arrive(&world, 1);
+	world_gave(&world, RTXG_ACT_REVOKE, 0);
+	policy(RTXG_GPU_FIFO);
+	world_do(&world, (struct rtxg_event){ .type = RTXG_EV_CANCEL, .task = 1 });
+	assert_int_equal(expelled_until(10 * SEC), 0);
+	world_released(&world, 0, 10 * SEC);
+}
+
+/* One that somebody waits for has the time that the new policy gives it, and no more. */
+static void test_a_change_of_policy_lets_no_one_stay_for_ever(void **unused)
+{
+	populate(RTXG_GPU_FIFO);
+	world_arrive(&world, 0);
+	world_arrive(&world, 1);
+	policy(RTXG_GPU_NULL);
+	assert_int_equal(expelled_until(10 * SEC), 1);
+	assert_int_equal(world_view(&world, 0).holder, 1);
 }
 
 static void test_names(void **unused)
@@ -516,6 +575,9 @@ int main(void)
 		TEST(test_an_arrival_under_a_one_shot_permit_queues_when_it_ends),
 		TEST(test_a_change_of_policy_keeps_one_permit_an_engine),
 		TEST(test_an_idle_permit_outlives_a_change_of_policy_only_until_a_task_waits),
+		TEST(test_nobody_is_expelled_whom_no_one_waits_for_under_null),
+		TEST(test_nor_whom_one_waited_for_only_under_null),
+		TEST(test_a_change_of_policy_lets_no_one_stay_for_ever),
 		TEST(test_names),
 	};
 
