@@ -389,7 +389,7 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 {
 	struct daemon *d = c->daemon;
 	struct rtxg_task_params params = task->permit.params;
-	struct vgpu *vgpu = NULL;
+	struct vgpu *vgpu = NULL, *missed = task->moving_to;
 	int ret;
 
 	if (given(r, M_VGPU)) {
@@ -435,6 +435,9 @@ int task_set(struct connection *c, struct task *task, const struct request *r, c
 		vgpu->entered = false;
 		objects_vgpu_collect(d, vgpu);
 	}
+	/* The task may have been the last on its way there. */
+	if (missed)
+		objects_vgpu_collect(d, missed);
 	if (ret) {
 		objects_explain(why, size, "the task cannot be changed", refusal, ret);
 	}

@@ -271,6 +271,33 @@ def test_transient_vgpu_goes_when_its_last_task_is_moved_away(running: Daemon) -
     running.healthy()
 
 
+@pytest.mark.parametrize("then", ["default", "other"])
+def test_transient_vgpu_goes_when_a_task_on_its_way_turns_off(running: Daemon, then: str) -> None:
+    """Its creator has ended while a task was on its way there, which is then sent elsewhere."""
+    assert running.ask("vgpu-create", vgpu="other")["ok"]
+    child = os.fork()
+    if child == 0:
+        running.connect().ask("vgpu-create", vgpu="passing", min_ppm=300_000, transient=True)
+        signal.pause()
+        os._exit(0)
+    wait_for("it is there", lambda: running.ask("vgpu-list", vgpu="passing")["ok"])
+    task = running.task()
+    number = running.tasks()[0]["task"]
+    task.launch()
+    assert running.ask("task-set", task=number, vgpu="passing")["ok"]
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    # It stays for the task; by the next answer rtxgd knows that its creator has ended.
+    assert running.ask("vgpu-list", vgpu="passing")["ok"]
+    assert running.tasks()[0]["moving_to"] == "passing"
+    assert running.ask("task-set", task=number, vgpu=then)["ok"]
+    wait_for("it is gone", lambda: not running.ask("vgpu-list", vgpu="passing")["ok"])
+    task.complete()
+    wait_for("the task has moved", lambda: running.tasks()[0]["vgpu"] == then)
+    assert running.ask("limits")["devices"][0]["reserved_ppm"] == 0
+    running.healthy()
+
+
 def test_a_move_that_is_taken_back_changes_the_task_as_a_whole(running: Daemon) -> None:
     """Its vGPU would go with its last task, which has completed and said nothing of it."""
     child = os.fork()
