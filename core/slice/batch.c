@@ -448,7 +448,8 @@ static void set_slices(struct rtxg_slice *s)
 		if (!context->used)
 			continue;
 		/* The driver's own slice will do: nothing is set unless something else was. */
-		own = slice_beside_others(s, &s->tenants[context->tenant], n);
+		own = slice_or(slice_beside_others(s, &s->tenants[context->tenant], n),
+			       slice_together(s, context));
 		if (own)
 			context->want_slice = kept(context->want_slice, own);
 		else if (context->slice || s->slice_of_others != s->params.slice_mean_ns)

@@ -16,6 +16,10 @@
  * as the others are due; if it is more, it has a turn of its own for so long that this is right
  * again.
  *
+ * Where the filled queues of two or more wait, and the engine is free for much of the time, no try
+ * tells: none of them wants the engine for long enough to be seen to go on. Those run together
+ * from then on, with slices in proportion to their shares, until that gains nothing more.
+ *
  * May not: stop a context or set a slice.
  */
 #include "internal.h"
@@ -37,10 +41,13 @@
 #define UNSEEN	      (1000 * MS) /* so long after it has come its queues may yet be seen */
 #define AGAIN	      (1000 * MS) /* until it is tried again, at first */
 #define AGAIN_MOST    (8000 * MS)
-#define AHEAD	      (4 * MS)	/* of its share: it runs beside others no more */
-#define ALONE_MOST    8		/* times as long as what was judged */
-#define POINTS	      30000u	/* 3 %: what its share may be off */
-#define SAVED_MOST    (10 * MS) /* that it may wait yet because it did not wait before */
+#define AHEAD	      (4 * MS)	 /* of its share: it runs beside others no more */
+#define ALONE_MOST    8		 /* times as long as what was judged */
+#define IDLES	      8		 /* so great a part of its time a tenant's queues wait */
+#define TOGETHER      6		 /* so great a part of all time the engine is free, */
+#define TOGETHER_IN   (200 * MS) /* in so long */
+#define POINTS	      30000u	 /* 3 %: what its share may be off */
+#define SAVED_MOST    (10 * MS)	 /* that it may wait yet because it did not wait before */
 
 uint64_t slice_change_ns(const struct rtxg_slice *s)
 {
@@ -75,12 +82,30 @@ static bool waited_in_queue(const struct rtxg_slice *s, const struct slice_conte
 	       at > context->left + slice_change_ns(s);
 }
 
+/* The engine has been free until now: did one leave it so whose filled queues wait? */
+static void note_free(struct rtxg_slice *s, uint64_t at)
+{
+	const struct slice_context *context;
+	uint64_t ns = slice_excess(at, s->free_at);
+
+	if (!s->free_at || s->ended == NONE || ns <= slice_change_ns(s))
+		return;
+	context = &s->contexts[s->ended];
+	if (context->left != s->free_at || context->demand != SLICE_FILLED ||
+	    (context->is_stopped && context->stopped_at <= context->left))
+		return;
+	s->waited += ns;
+	/* A single long one says little of the next. */
+	s->tenants[context->tenant].beside.free += ns < LONGEST ? ns : LONGEST;
+}
+
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
 	struct slice_beside *beside = &tenant->beside;
 	uint64_t off = slice_excess(at, context->left), pause;
 
+	note_free(s, at);
 	if (waited_in_queue(s, context, at))
 		context->waited_at = at;
 	/* It was stopped, had the engine alone, or no other one was on it since. */
@@ -155,6 +180,75 @@ static bool may_queue(const struct rtxg_slice *s, uint32_t id)
 	return false;
 }
 
+static void look_how_it_waits(const struct rtxg_slice *s, struct slice_tenant *tenant)
+{
+	struct slice_beside *beside = &tenant->beside;
+	uint64_t span = slice_excess(tenant->work, beside->free_from) + beside->free;
+
+	if (span < JUDGED_FOR)
+		return;
+	beside->idles = beside->free * IDLES >= span;
+	beside->free = 0;
+	beside->free_from = tenant->work;
+}
+
+/* Two or more tenants that leave the engine free for much of the time need not be tried. */
+static void look_who_runs_together(struct rtxg_slice *s, bool apart)
+{
+	uint32_t idle = 0, i;
+
+	if (slice_excess(s->now, s->waited_from) >= TOGETHER_IN) {
+		s->idles = s->waited * TOGETHER >= slice_excess(s->now, s->waited_from);
+		s->waited = 0;
+		s->waited_from = s->now;
+	}
+	for (i = 0; i < s->tenant_high; i++) {
+		look_how_it_waits(s, &s->tenants[i]);
+		idle += s->tenants[i].beside.idles && can(s, i) ? 1 : 0;
+	}
+	if (!s->idles || idle < 2 || apart || !(s->params.can & RTXG_SLICE_CAN_SLICE))
+		return;
+	for (i = 0; i < s->tenant_high; i++) {
+		struct slice_beside *beside = &s->tenants[i].beside;
+
+		if (beside->state == SLICE_BESIDE || !beside->idles || !can(s, i))
+			continue;
+		beside->state = SLICE_BESIDE;
+		beside->at = s->now;
+		judge_from_now(beside);
+	}
+}
+
+/* What one context of it is due. */
+static uint64_t due_of_one(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t contexts = 0, i;
+
+	for (i = 0; i < s->context_high; i++)
+		contexts +=
+			s->contexts[i].used && s->contexts[i].active && s->contexts[i].tenant == id;
+	return s->tenants[id].share_ppm / (contexts ? contexts : 1);
+}
+
+uint64_t slice_together(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	uint64_t most = 0, slice;
+	uint32_t together = 0, i;
+
+	if (s->tenants[context->tenant].beside.state != SLICE_BESIDE)
+		return 0;
+	for (i = 0; i < s->tenant_high; i++) {
+		if (!s->tenants[i].used || s->tenants[i].beside.state != SLICE_BESIDE)
+			continue;
+		together++;
+		most = most > due_of_one(s, i) ? most : due_of_one(s, i);
+	}
+	if (together < 2 || !most)
+		return 0;
+	slice = s->params.slice_mean_ns * due_of_one(s, context->tenant) / most;
+	return slice < SHORT ? SHORT : slice;
+}
+
 /* If it waited for longer than the others are due, it has a turn of its own for so long. */
 static uint64_t alone_for(struct slice_tenant *tenant)
 {
@@ -179,7 +273,7 @@ static void judge(struct rtxg_slice *s, struct slice_tenant *tenant)
 
 	if (beside->state == SLICE_BESIDE && beside->pauses >= costs) {
 		beside->again = 0;
-	} else if (slice_excess(beside->pauses, costs) * WORTH < beside->span) {
+	} else if (!beside->idles && slice_excess(beside->pauses, costs) * WORTH < beside->span) {
 		end(s, beside);
 		return;
 	}
@@ -250,6 +344,7 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 				  (slice_by_the_clock(s, i) || (s->tenants[i].params.latency_ns &&
 								!slice_critical(&s->tenants[i]))));
 	}
+	look_who_runs_together(s, apart);
 	s->beside_slice = 0;
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];

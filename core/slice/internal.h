@@ -74,6 +74,9 @@ struct slice_beside {
 	uint64_t alone;	    /* it is to have the engine alone for so long */
 	bool ahead;	    /* of its share, so it takes turns until it is level */
 	bool waits;	    /* it is tried because its filled queues wait: that may take longer */
+	uint64_t free;	    /* its filled queues left the engine free for so long, */
+	uint64_t free_from; /* since it had done so much work */
+	bool idles;	    /* that is so much of its time that others can use it */
 };
 
 struct slice_tenant {
@@ -282,8 +285,11 @@ struct rtxg_slice {
 	uint64_t turn_due; /* it was another one's turn by the clock from then on; 0 = it is not */
 	uint32_t yield;	   /* context that has passed its turn on and is watched for a moment yet */
 	uint64_t yield_until;
-	uint32_t holder;  /* context on the engine as far as the log says */
-	uint64_t free_at; /* since when the engine is free, as far as that; 0 = it is not */
+	uint32_t holder;      /* context on the engine as far as the log says */
+	uint64_t free_at;     /* since when the engine is free, as far as that; 0 = it is not */
+	uint64_t waited;      /* the engine was free for so long though queues were filled, */
+	uint64_t waited_from; /* since then */
+	bool idles;	      /* that is so much of the time that several run together */
 	/* The host had carried all actions out at that time, which were so many by then. */
 	uint64_t acted_at, acted;
 	uint32_t ended;	  /* context whose stay ended last */
@@ -429,6 +435,9 @@ void slice_charge_change(struct rtxg_slice *s, struct slice_context *context, ui
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* The log has been read up to then: a stay that it told of before went on. */
 void slice_was_on(struct slice_context *context, uint64_t upto);
+/* Its slice where several tenants run together; 0: it is none of those. */
+uint64_t slice_together(const struct rtxg_slice *s, const struct slice_context *context);
+
 /* Its stay ended at that time. */
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
 

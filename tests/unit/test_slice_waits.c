@@ -98,6 +98,108 @@ static void others_use_what_a_filled_queue_waits_for(void **state)
 }
 
 /*
+ * The queues of several wait. One after the other in turns they left the GPU idle for 70, 38, 25,
+ * 22 and 27 % of the time. Two thirds of what they would have alone, or of their shares, is the
+ * least.
+ */
+static void several_whose_filled_queues_wait_run_together(void **state)
+{
+	static const struct {
+		uint64_t kernel_ns[4], stall_ns[4]; /* stall_ns 0: it always has work */
+		uint32_t percent[4];		    /* its reservation */
+		double least[4], idle;		    /* percent */
+	} cases[] = {
+		{ { 300 * US, 300 * US, 300 * US, 300 * US },
+		  { 15 * MS, 15 * MS, 15 * MS, 15 * MS },
+		  { 25, 25, 25, 25 },
+		  { 11, 11, 11, 11 },
+		  5 },
+		{ { 600 * US, 600 * US, 600 * US, 600 * US },
+		  { 6 * MS, 6 * MS, 6 * MS, 6 * MS },
+		  { 25, 25, 25, 25 },
+		  { 17, 17, 17, 17 },
+		  15 },
+		{ { 600 * US, 600 * US, 600 * US, 600 * US },
+		  { 6 * MS, 6 * MS, 6 * MS, 6 * MS },
+		  { 40, 30, 20, 10 },
+		  { 27, 21, 15, 7 },
+		  15 },
+		{ { 600 * US, 600 * US }, { 6 * MS, 6 * MS }, { 80, 20 }, { 38, 38 }, 2 },
+		{ { 600 * US, 600 * US, 2 * MS },
+		  { 6 * MS, 6 * MS, 0 },
+		  { 30, 30, 40 },
+		  { 22, 22, 37 },
+		  2 },
+	};
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t before[4] = { 0 }, idle;
+		uint32_t k;
+
+		start();
+		for (k = 0; k < 4 && cases[i].percent[k]; k++)
+			add(k, (struct rtxg_slice_tenant){ .min_ppm = 10000 * cases[i].percent[k] },
+			    cases[i].stall_ns[k]
+				    ? that_waits(cases[i].kernel_ns[k], cases[i].stall_ns[k])
+				    : hog);
+		model_run(m, 3 * S);
+		for (k = 0; k < 4 && cases[i].percent[k]; k++)
+			before[k] = model_stats(m, k)->work_ns;
+		idle = model_idle_ns(m);
+		model_run(m, 13 * S);
+		idle = model_idle_ns(m) - idle;
+		print_message("idle for %.1f %%:", percent_of(idle, 10 * S));
+		for (k = 0; k < 4 && cases[i].percent[k]; k++) {
+			double got = percent_of(model_stats(m, k)->work_ns - before[k], 10 * S);
+
+			print_message(" %.1f", got);
+			assert_true(got > cases[i].least[k]);
+		}
+		print_message(" %%\n");
+		assert_true(percent_of(idle, 10 * S) < cases[i].idle);
+		end();
+	}
+}
+
+/*
+ * Their queues wait for a tenth of the time, or a fifth with turns that are nearly full: that costs
+ * less than to run slice by slice. They keep their turns, and nearly all that the GPU gives in
+ * those.
+ */
+static void those_that_wait_seldom_keep_their_turns(void **state)
+{
+	static const struct {
+		uint64_t stall_ns;
+		uint32_t percent[4];
+		double all;
+	} cases[] = {
+		{ 1 * MS, { 40, 30, 20, 10 }, 86 },
+		{ 2 * MS, { 70, 30 }, 84 },
+	};
+
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		double all = 0;
+		uint32_t k;
+
+		start();
+		for (k = 0; k < 4 && cases[i].percent[k]; k++)
+			add(k, (struct rtxg_slice_tenant){ .min_ppm = 10000 * cases[i].percent[k] },
+			    that_waits(1 * MS, cases[i].stall_ns));
+		model_run(m, 20 * S);
+		for (k = 0; k < 4 && cases[i].percent[k]; k++) {
+			double got = percent_of(model_stats(m, k)->work_ns, 20 * S);
+
+			all += got;
+			assert_true(got > 0.77 * cases[i].percent[k] &&
+				    got < 1.02 * cases[i].percent[k]);
+		}
+		print_message("work for %.1f %%\n", all);
+		assert_true(all > cases[i].all);
+		end();
+	}
+}
+
+/*
  * It waits for 2 ms after each 8 ms of work, for another's event perhaps. Beside a critical task
  * that seldom runs a turn lasts long: passed on at each wait, it would leave one a half of its
  * share.
@@ -198,6 +300,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_use_what_a_filled_queue_waits_for),
+		cmocka_unit_test(several_whose_filled_queues_wait_run_together),
+		cmocka_unit_test(those_that_wait_seldom_keep_their_turns),
 		cmocka_unit_test(a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program),
 		cmocka_unit_test(waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share),
 		cmocka_unit_test(waits_are_no_debt_when_another_one_starts_and_ends),
