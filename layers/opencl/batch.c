@@ -157,6 +157,8 @@ void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo)
 		for (unsigned int i = 0; i < done->dependents_n; i++) {
 			struct layer_batch *d = done->dependents[i];
 
+			if (d->behind == done)
+				d->behind = NULL;
 			if (--d->deps)
 				continue;
 			if (d->lane) {
@@ -177,6 +179,35 @@ void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo)
 				layer_batch_drop(done);
 		}
 	}
+}
+
+/* Returns whether somebody waits for it still. */
+static bool leave(struct layer_batch *on, struct layer_batch *b)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < on->dependents_n; i++) {
+		if (on->dependents[i] == b)
+			b->deps--;
+		else
+			on->dependents[kept++] = on->dependents[i];
+	}
+	on->dependents_n = kept;
+	return kept;
+}
+
+void layer_batch_moot(struct layer_batch *b, struct layer_todo *todo)
+{
+	for (struct layer_batch *on = unresolved, *after; on; on = after) {
+		after = on->unext;
+		if (on == b->behind || leave(on, b) || on->queue || on->refs)
+			continue;
+		on->deps = 0; /* a user event that the program has dropped */
+		layer_batch_resolve(on, todo);
+	}
+	b->lane = NULL;
+	if (!b->deps)
+		layer_batch_resolve(b, todo);
 }
 
 void layer_batch_begin(struct layer_lane *lane, struct layer_batch *b)
@@ -218,10 +249,10 @@ void layer_batch_drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
 	b->gate = NULL;
 	if (b->state == LAYER_READY) {
 		layer_batch_unready(b);
-		b->lane = NULL;
+		b->lane = NULL; /* it resolves without the engine */
 		layer_batch_resolve(b, todo);
 	} else {
-		b->lane = NULL; /* resolves, and goes, with what it depends on */
+		layer_batch_moot(b, todo);
 	}
 }
 

@@ -42,6 +42,8 @@ struct layer_batch {
 	enum layer_state state;
 	/* unresolved batches (or a user event's setting) that it waits for */
 	unsigned int deps;
+	/* among these the one that stood last in its queue before it; NULL: none does any more */
+	struct layer_batch *behind;
 	unsigned int entering; /* enqueue calls that have not returned */
 	bool in_order;	       /* all its commands are in one in-order queue */
 	/* its first command stands in that queue: what comes behind needs no gate */
@@ -75,6 +77,11 @@ void layer_batch_depend(struct layer_batch *b, struct layer_batch *on) LAYER_RAR
 void layer_batch_ready(struct layer_batch *b);
 /* It is ready no more. */
 void layer_batch_unready(struct layer_batch *b) LAYER_RARE;
+/*
+ * What it waits for is nothing to it any more. It only keeps its place in its queue for those
+ * behind it, while something before it is unresolved. Needs to be blocked.
+ */
+void layer_batch_moot(struct layer_batch *b, struct layer_todo *todo) LAYER_RARE;
 /* It will complete by itself from here: who waits for it may go on. */
 void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo) LAYER_RARE;
 /* It runs under a permit; or has run. */

@@ -181,6 +181,7 @@ LAYER_RARE static struct layer_batch *block_behind(struct layer_ticket *t, struc
 		return NULL;
 	b->est_ns = lane ? t->est_ns : 0;
 	b->entering = 1;
+	b->behind = q->tail;
 	layer_batch_block(b);
 	for (unsigned int i = 0; i < deps->n; i++)
 		layer_batch_depend(b, deps->at[i]);
@@ -412,18 +413,16 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 		if (b->state == LAYER_ADMITTED) {
 			if (!b->entering)
 				layer_batch_drop(b);
-		} else if (b->outside && !b->n) {
-			b->outside = false;
-			if (!--b->deps)
-				layer_batch_resolve(b, &todo);
-		} else if (b->outside) {
+		} else if (b->outside && b->n) {
 			outside = event;
 			layer_next.clRetainEvent(outside);
-		} else if (err) {
-			/*
-			 * stays until what it depends on is resolved: later commands may already
-			 * depend on it
-			 */
+		} else {
+			b->deps -= b->outside;
+			b->outside = false;
+			if (err && !b->entering)
+				layer_batch_moot(b, &todo);
+			else if (!b->deps)
+				layer_batch_resolve(b, &todo);
 		}
 	} else {
 		layer_batch_drop_if_empty(b, &todo);

@@ -619,6 +619,63 @@ static void errors(void)
 }
 
 /*
+ * Calls that fail, whose lists name a user event that is then never set. What comes behind them in
+ * their queue waits for what was before them, and for nothing else.
+ */
+static void failed_calls(void)
+{
+	int (*running)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	cl_context other;
+	cl_mem m = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3);
+	size_t global = N, uneven = 3;
+	cl_uint host[N];
+	cl_event never, foreign;
+	cl_int err;
+
+	other = clCreateContext(NULL, 1, &device, NULL, NULL, &err);
+	must(err);
+	foreign = clCreateUserEvent(other, &err);
+	must(err);
+	never = user_new();
+	for (int i = 0; i < 10; i++) {
+		cl_command_queue q = queue_new(i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
+		cl_event u = user_new(), first, last;
+
+		/* in the second half behind something that waits */
+		if (i >= 5)
+			must(clEnqueueBarrierWithWaitList(q, 1, &u, &first));
+		say("kernel %d",
+		    clEnqueueNDRangeKernel(q, k, 1, NULL, &global, &uneven, 1, &never, NULL));
+		say("read %d",
+		    clEnqueueReadBuffer(q, m, CL_FALSE, 4096, 4096, host, 1, &never, NULL));
+		say("marker %d", clEnqueueMarkerWithWaitList(q, 1, &foreign, NULL));
+		say("barrier %d", clEnqueueBarrierWithWaitList(q, 1, &foreign, NULL));
+		go(q, k, 0, NULL, &last);
+		must(clFlush(q));
+		if (i >= 5) {
+			usleep(2000);
+			say("before: %d", status_of(last) == CL_COMPLETE);
+			must(clSetUserEventStatus(u, CL_COMPLETE));
+			must(clReleaseEvent(first));
+		}
+		must(clWaitForEvents(1, &last));
+		must(clFinish(q));
+		while (running && running(0))
+			usleep(500);
+		say("after: sum %08x, references %u", sum(q, m), refs_of(never));
+		must(clReleaseEvent(last));
+		must(clReleaseEvent(u));
+		must(clReleaseCommandQueue(q));
+	}
+	must(clReleaseEvent(never));
+	must(clReleaseEvent(foreign));
+	must(clReleaseContext(other));
+	must(clReleaseKernel(k));
+	must(clReleaseMemObject(m));
+}
+
+/*
  * What each call says of a list without a count and of a count without a list, while it is held
  * back and while it is not. Implementations refuse it in some calls and not in others.
  */
@@ -1400,6 +1457,7 @@ static const struct {
 	{ "blocking", blocking, 0 },
 	{ "profiling", profiling, 0 },
 	{ "errors", errors, 0 },
+	{ "failed_calls", failed_calls, 0 },
 	{ "odd_lists", odd_lists, 0 },
 	{ "markers", markers, 0 },
 	{ "threads", threads, 0 },

@@ -41,6 +41,7 @@ CASES = [
     "blocking",
     "profiling",
     "errors",
+    "failed_calls",
     "odd_lists",
     "markers",
     "threads",
