@@ -31,6 +31,7 @@ struct layer_command {
 	bool mapped;	 /* in the event table */
 	bool times;	 /* its event will say when the device ran it */
 	bool timed;	 /* that is known */
+	bool failed;	 /* its event has completed, by an error */
 	cl_ulong start, end;
 };
 

@@ -5,19 +5,26 @@
  * A short command of an in-order queue is "bare" while no other task wants the engine: the layer
  * asks for no event of its own. The commands of a queue are numbered, and a bare one has completed
  * when a later one has, or when the program has waited for the queue. Where neither can be awaited
- * a marker is put behind it, always before anything that may be held back enters the queue.
+ * a marker is put behind it, always before anything that may be held back enters the queue. Where a
+ * command failed the numbers say nothing: then each tells of its own end only.
  */
 #include "completion.h"
 #include "rtxg_clock.h"
 
-bool layer_completion_of(cl_event event)
+/* Negative: terminated by an error. */
+static cl_int status_of(cl_event event)
 {
 	cl_int status;
 
 	if (layer_next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status),
 				      &status, NULL))
-		return true;	      /* cannot be asked: do not keep the engine for it */
-	return status <= CL_COMPLETE; /* negative: terminated by an error */
+		return CL_COMPLETE; /* cannot be asked: do not keep the engine for it */
+	return status;
+}
+
+bool layer_completion_of(cl_event event)
+{
+	return status_of(event) <= CL_COMPLETE;
 }
 
 /*
@@ -51,6 +58,42 @@ void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer
 	}
 }
 
+void layer_completion_doubt(void)
+{
+	for (struct layer_batch *b = layer_batch_unresolved(); b; b = b->unext)
+		if (b->queue)
+			b->queue->frail = b->queue->entered;
+}
+
+/* Nothing of the queue is under way where nothing at all is. */
+LAYER_RARE static bool at_rest(struct layer_queue *q)
+{
+	if (atomic_load(&layer_unresolved_n) || atomic_load(&layer_admitted_n))
+		return false;
+	q->done = q->frail;
+	return true;
+}
+
+bool layer_completion_tells(struct layer_queue *q)
+{
+	return !layer_rarely(q->done < q->frail) || at_rest(q);
+}
+
+/* Failed while the device had it, or before: it may have ended before those in front of it. */
+LAYER_RARE static void failed(struct layer_command *c)
+{
+	cl_command_queue handle = NULL;
+	struct layer_queue *q;
+
+	c->failed = true;
+	if (layer_next.clGetEventInfo(c->event, CL_EVENT_COMMAND_QUEUE, sizeof(handle), &handle,
+				      NULL))
+		return;
+	q = layer_queue_find(handle);
+	if (q)
+		q->frail = q->entered;
+}
+
 bool layer_completion_untold(const struct layer_queue *q)
 {
 	return q->bare > q->done && !(q->marker && q->marker_number > q->bare);
@@ -61,10 +104,14 @@ static bool command_complete(struct layer_batch *b, struct layer_command *c,
 {
 	struct layer_queue *q = b->queue;
 
-	if (c->event && !(c->times && learn_times(c)) && !layer_completion_of(c->event))
-		return false;
-	if (c->event)
-		return true;
+	if (c->event) {
+		cl_int status = c->failed || (c->times && learn_times(c)) ? CL_COMPLETE
+									  : status_of(c->event);
+
+		if (layer_rarely(status < CL_COMPLETE))
+			failed(c);
+		return status <= CL_COMPLETE;
+	}
 	if (c->number > q->done && q->marker && q->marker_number > c->number &&
 	    layer_completion_of(q->marker))
 		layer_completion_raise(q, q->marker_number, todo);
@@ -84,7 +131,7 @@ static bool batch_complete(struct layer_batch *b, struct layer_todo *todo)
 		return true;
 	if (!layer_rarely(command_complete(b, last, todo)))
 		return false;
-	if (b->in_order) {
+	if (b->in_order && !layer_rarely(last->failed || b->queue->done < b->queue->frail)) {
 		layer_completion_raise(b->queue, last->number, todo);
 		return true;
 	}

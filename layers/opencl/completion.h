@@ -14,6 +14,13 @@
 bool layer_completion_of(cl_event event);
 /* That command of a queue and all before it have completed. */
 void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer_todo *todo);
+/*
+ * What is unresolved may fail. What fails ends before those in front of it in its queue, and PoCL
+ * then lets what enters from there on run beside these: no end of one tells of them any more.
+ */
+void layer_completion_doubt(void) LAYER_RARE;
+/* Does the end of what enters that queue now tell of those before it? */
+bool layer_completion_tells(struct layer_queue *q);
 /* Is there something in the queue that nothing tells of? */
 bool layer_completion_untold(const struct layer_queue *q);
 /* The engine is begun with by that batch: may measure how long it takes. */

@@ -4,6 +4,7 @@
  * another API. Unresolved until then; known only as long as the program can set it.
  */
 #include "batch.h"
+#include "completion.h"
 #include "foreign.h"
 #include "monitor.h"
 
@@ -64,6 +65,13 @@ void layer_foreign_refs(cl_event event, int change)
 		}
 	}
 	layer_monitor_leave(&todo);
+}
+
+void layer_foreign_fails(void)
+{
+	layer_monitor_lock();
+	layer_completion_doubt();
+	layer_monitor_unlock();
 }
 
 void layer_foreign_set(cl_event event)

@@ -190,10 +190,10 @@ LAYER_RARE static struct layer_batch *block_behind(struct layer_ticket *t, struc
 }
 
 /* Will what comes behind a command in its queue tell of its end, and does the layer see it come? */
-static bool told_from_behind(const struct layer_ticket *t, const struct layer_queue *q)
+static bool told_from_behind(const struct layer_ticket *t, struct layer_queue *q)
 {
 	return !t->program_event && !t->blocking && q->in_order && !q->times && q->marks &&
-	       !q->busy && !layer_device_in_part();
+	       !q->busy && !layer_device_in_part() && layer_completion_tells(q);
 }
 
 /*

@@ -345,8 +345,12 @@ static cl_event CL_API_CALL CreateUserEvent(cl_context context, cl_int *errcode_
 
 static cl_int CL_API_CALL SetUserEventStatus(cl_event event, cl_int status)
 {
-	cl_int err = layer_next.clSetUserEventStatus(event, status);
+	cl_int err;
 
+	/* before it does: what fails with it may fail within the call */
+	if (status < CL_COMPLETE)
+		layer_foreign_fails();
+	err = layer_next.clSetUserEventStatus(event, status);
 	if (!err)
 		layer_foreign_set(event);
 	return err;

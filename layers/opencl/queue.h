@@ -75,7 +75,9 @@ struct layer_queue {
 	_Atomic uint64_t left; /* the newest when no call was under way last */
 	uint64_t done;	       /* that one and all before it are known to be complete */
 	uint64_t bare;	       /* the newest that has no event of which we know */
-	cl_event marker;       /* or NULL: completes with all up to marker_number */
+	/* of those up to this one some may have failed before those in front of them ended */
+	uint64_t frail;
+	cl_event marker; /* or NULL: completes with all up to marker_number */
 	uint64_t marker_number;
 	unsigned int refs; /* the program's references, under the monitor's lock */
 	cl_device_id device;

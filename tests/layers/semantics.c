@@ -1116,6 +1116,95 @@ out:
 	must(clReleaseCommandQueue(q));
 }
 
+/* A native kernel that goes on until it is told to end, and asks for its permit then. */
+struct lingering {
+	atomic_int begun, may_end;
+};
+
+static void CL_CALLBACK lingers(void *args)
+{
+	struct lingering *l = *(struct lingering **)args;
+
+	atomic_store(&l->begun, 1);
+	while (!atomic_load(&l->may_end))
+		usleep(100);
+	note_permit();
+}
+
+static void linger(cl_command_queue q, struct lingering *l)
+{
+	atomic_store(&l->begun, 0);
+	atomic_store(&l->may_end, 0);
+	must(clEnqueueNativeKernel(q, lingers, &l, sizeof(l), 0, NULL, NULL, 0, NULL, NULL));
+}
+
+/*
+ * A command fails, by the user event that it waits for, while one before it in its queue runs. PoCL
+ * lets what is enqueued from then on run beside that one. Neither end says that the first has
+ * ended: its permit is not given back.
+ */
+static void failed_early(void)
+{
+	cl_device_exec_capabilities can = 0;
+	cl_command_queue q = queue_new(0);
+	cl_mem m = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3);
+	struct lingering l;
+	cl_event u, failed, behind[2];
+
+	must(clGetDeviceInfo(device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof(can), &can, NULL));
+	if (!(can & CL_EXEC_NATIVE_KERNEL)) {
+		say("not supported");
+		goto out;
+	}
+	double_running = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	atomic_store(&native_calls, 0);
+	atomic_store(&without_permit, 0);
+	for (int i = 0; i < 40; i++) {
+		/* without an event of the layer's, once it is known to be short */
+		atomic_store(&l.may_end, 1);
+		for (int j = 0; j < 20 * !i; j++) {
+			struct lingering *p = &l;
+
+			must(clEnqueueNativeKernel(q, lingers, &p, sizeof(p), 0, NULL, NULL, 0,
+						   NULL, NULL));
+			must(clFinish(q));
+		}
+		u = user_new();
+		linger(q, &l);
+		go(q, k, 1, &u, &failed);
+		must(clFlush(q));
+		while (!atomic_load(&l.begun))
+			usleep(100);
+		must(clSetUserEventStatus(u, -7));
+		for (int j = 0; j < 2 * (i & 1); j++)
+			go(q, k, 0, NULL, &behind[j]);
+		must(clFlush(q));
+		for (int j = 0; j < 20; j++) {
+			(void)status_of(failed);
+			if (i & 1)
+				(void)status_of(behind[1]);
+			usleep(200);
+		}
+		atomic_store(&l.may_end, 1);
+		if (i & 1)
+			must(clWaitForEvents(2, behind));
+		must(clFinish(q));
+		if (i < 4)
+			say("failed %d", status_of(failed) < 0);
+		for (int j = 0; j < 2 * (i & 1); j++)
+			must(clReleaseEvent(behind[j]));
+		must(clReleaseEvent(failed));
+		must(clReleaseEvent(u));
+	}
+	say("native calls %d, without a permit %d, sum %08x", atomic_load(&native_calls),
+	    atomic_load(&without_permit), sum(q, m));
+out:
+	must(clReleaseKernel(k));
+	must(clReleaseMemObject(m));
+	must(clReleaseCommandQueue(q));
+}
+
 static void early_release(void)
 {
 	for (int i = 0; i < 20; i++) {
@@ -1466,6 +1555,7 @@ static const struct {
 	{ "callbacks", callbacks, 0 },
 	{ "native_kernels", native_kernels, 0 },
 	{ "held_behind", held_behind, 0 },
+	{ "failed_early", failed_early, 0 },
 	{ "early_release", early_release, 0 },
 	{ "released_by_two", released_by_two, 1 },
 	{ "copies", copies, 0 },

@@ -50,6 +50,7 @@ CASES = [
     "callbacks",
     "native_kernels",
     "held_behind",
+    "failed_early",
     "early_release",
     "released_by_two",
     "copies",
