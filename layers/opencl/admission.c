@@ -56,10 +56,8 @@ void layer_admission_admit(struct layer_lane *lane, struct layer_batch *b, struc
 	if (!lane->state.admitted)
 		layer_completion_begin(lane, b);
 	layer_batch_begin(lane, b);
-	if (layer_rarely(b->gate)) {
-		layer_events_add(&todo->open, b->gate);
-		b->gate = NULL;
-	}
+	if (layer_rarely(b->gate))
+		layer_batch_open(b, todo, false);
 	if (lane_admit(&lane->state, b->est_ns))
 		layer_permit_wake(lane);
 }
@@ -70,9 +68,8 @@ LAYER_RARE static void refuse_all(struct layer_lane *lane, struct layer_todo *to
 		struct layer_batch *b = lane->ready_head;
 
 		layer_batch_unready(b);
-		if (b->gate)
-			layer_events_add(&todo->refuse, b->gate);
-		b->gate = NULL;
+		b->frail = true;
+		layer_batch_open(b, todo, true);
 		/* It completes (with an error) without the engine: keep nothing of it. */
 		b->lane = NULL;
 		layer_batch_resolve(b, todo);

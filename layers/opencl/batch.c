@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * batch.c - the lists of batches: those of a lane, and the unresolved ones with what waits for
- * them. Keeps the counts of the lane's state true to its lists. May not call OpenCL.
+ * them. Keeps the counts of the lane's state true to its lists. May call nothing of OpenCL but for
+ * references.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,40 @@ void layer_batch_unready(struct layer_batch *b)
 	b->lane->state.ready--;
 }
 
+/* Its events are looked for no more. */
+static void let_go(struct layer_batch *b, struct layer_todo *todo)
+{
+	for (unsigned int i = 0; i < b->n; i++) {
+		if (b->commands[i].mapped) {
+			layer_map_remove(b->commands[i].event);
+			b->commands[i].mapped = false;
+		}
+		/* What is behind the first of a batch in its queue waits for nothing else. */
+		if (!b->lane && b->frail && !i)
+			layer_events_keep(todo, b->commands[i].event);
+		else if (!b->lane)
+			layer_events_add(&todo->release, b->commands[i].event);
+	}
+}
+
+void layer_batch_open(struct layer_batch *b, struct layer_todo *todo, bool refused)
+{
+	if (!b->gate)
+		return;
+	layer_events_add(refused ? &todo->refuse : &todo->open, b->gate);
+	b->gate = NULL;
+	/* PoCL looks at what waits for the gate when it is opened, though it may have failed. */
+	if (b->fence && b->frail)
+		layer_events_keep(todo, b->fence);
+	else if (b->fence)
+		layer_events_add(&todo->release, b->fence);
+	b->fence = NULL;
+	for (unsigned int i = 0; b->frail && i < b->n; i++) {
+		layer_next.clRetainEvent(b->commands[i].event);
+		layer_events_add(&todo->release, b->commands[i].event);
+	}
+}
+
 void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo)
 {
 	/* those that occupy no engine resolve at once: a list instead of recursion */
@@ -146,14 +181,7 @@ void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo)
 		unresolved_remove(done);
 		if (done->queue && done->queue->tail == done)
 			done->queue->tail = NULL;
-		for (unsigned int i = 0; i < done->n; i++) {
-			if (done->commands[i].mapped) {
-				layer_map_remove(done->commands[i].event);
-				done->commands[i].mapped = false;
-			}
-			if (!done->lane)
-				layer_events_add(&todo->release, done->commands[i].event);
-		}
+		let_go(done, todo);
 		for (unsigned int i = 0; i < done->dependents_n; i++) {
 			struct layer_batch *d = done->dependents[i];
 
@@ -205,7 +233,16 @@ void layer_batch_moot(struct layer_batch *b, struct layer_todo *todo)
 		on->deps = 0; /* a user event that the program has dropped */
 		layer_batch_resolve(on, todo);
 	}
+	b->deps -= b->outside;
+	b->outside = false;
+	layer_batch_open(b, todo, false); /* it may stand in the queue */
+	if (b->state == LAYER_READY) {
+		layer_batch_unready(b);
+		todo->again = true;
+	}
 	b->lane = NULL;
+	let_go(b, todo);
+	b->n = 0;
 	if (!b->deps)
 		layer_batch_resolve(b, todo);
 }
@@ -242,18 +279,8 @@ struct layer_command *layer_batch_command(struct layer_batch *b)
 
 void layer_batch_drop_if_empty(struct layer_batch *b, struct layer_todo *todo)
 {
-	if (!layer_rarely(!b->n && !b->entering && b->state != LAYER_ADMITTED))
-		return;
-	if (b->gate)
-		layer_events_add(&todo->open, b->gate); /* it may stand in the queue */
-	b->gate = NULL;
-	if (b->state == LAYER_READY) {
-		layer_batch_unready(b);
-		b->lane = NULL; /* it resolves without the engine */
-		layer_batch_resolve(b, todo);
-	} else {
+	if (layer_rarely(!b->n && !b->entering && b->state != LAYER_ADMITTED))
 		layer_batch_moot(b, todo);
-	}
 }
 
 unsigned int layer_batch_holds(const struct layer_batch *b, cl_event event)

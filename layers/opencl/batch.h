@@ -51,8 +51,12 @@ struct layer_batch {
 	bool first_in;
 	/* its event completes by what is outside: a semaphore, another API. Counted in deps */
 	bool outside;
+	/* it may have failed, and its queue then keeps nothing back: takes no more commands */
+	bool frail;
+	cl_event watched;  /* or NULL: the command of its whose end will be told */
 	unsigned int refs; /* of a user event or one of another API: the program's references */
 	cl_event gate;
+	cl_event fence; /* or NULL: holds the queue back until the gate is opened */
 	struct layer_batch **dependents;
 	unsigned int dependents_n, dependents_cap;
 	struct layer_command *commands;
@@ -79,12 +83,14 @@ void layer_batch_ready(struct layer_batch *b);
 /* It is ready no more. */
 void layer_batch_unready(struct layer_batch *b) LAYER_RARE;
 /*
- * What it waits for is nothing to it any more. It only keeps its place in its queue for those
- * behind it, while something before it is unresolved. Needs to be blocked.
+ * Nothing is left in it that could run. It only keeps its place in its queue for those behind it,
+ * while something before it is unresolved.
  */
 void layer_batch_moot(struct layer_batch *b, struct layer_todo *todo) LAYER_RARE;
 /* It will complete by itself from here: who waits for it may go on. */
 void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo) LAYER_RARE;
+/* Opens its gate, if it has one; refused: what stands behind the gate fails. */
+void layer_batch_open(struct layer_batch *b, struct layer_todo *todo, bool refused) LAYER_RARE;
 /* It runs under a permit; or has run. */
 void layer_batch_begin(struct layer_lane *lane, struct layer_batch *b);
 void layer_batch_end(struct layer_lane *lane, struct layer_batch *b);

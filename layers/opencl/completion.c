@@ -11,8 +11,7 @@
 #include "completion.h"
 #include "rtxg_clock.h"
 
-/* Negative: terminated by an error. */
-static cl_int status_of(cl_event event)
+cl_int layer_completion_status(cl_event event)
 {
 	cl_int status;
 
@@ -22,9 +21,9 @@ static cl_int status_of(cl_event event)
 	return status;
 }
 
-bool layer_completion_of(cl_event event)
+static bool complete(cl_event event)
 {
-	return status_of(event) <= CL_COMPLETE;
+	return layer_completion_status(event) <= CL_COMPLETE;
 }
 
 /*
@@ -61,8 +60,18 @@ void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer
 void layer_completion_doubt(void)
 {
 	for (struct layer_batch *b = layer_batch_unresolved(); b; b = b->unext)
-		if (b->queue)
+		if (b->queue) {
 			b->queue->frail = b->queue->entered;
+			b->frail = true;
+		}
+}
+
+cl_event layer_completion_awaited(const struct layer_batch *b)
+{
+	for (unsigned int i = 0; i < b->n; i++)
+		if (!complete(b->commands[i].event))
+			return b->commands[i].event;
+	return NULL;
 }
 
 /* Nothing of the queue is under way where nothing at all is. */
@@ -80,12 +89,14 @@ bool layer_completion_tells(struct layer_queue *q)
 }
 
 /* Failed while the device had it, or before: it may have ended before those in front of it. */
-LAYER_RARE static void failed(struct layer_command *c)
+LAYER_RARE static void failed(struct layer_command *c, struct layer_todo *todo)
 {
 	cl_command_queue handle = NULL;
 	struct layer_queue *q;
 
 	c->failed = true;
+	layer_completion_doubt();
+	todo->failed = true;
 	if (layer_next.clGetEventInfo(c->event, CL_EVENT_COMMAND_QUEUE, sizeof(handle), &handle,
 				      NULL))
 		return;
@@ -105,15 +116,15 @@ static bool command_complete(struct layer_batch *b, struct layer_command *c,
 	struct layer_queue *q = b->queue;
 
 	if (c->event) {
-		cl_int status = c->failed || (c->times && learn_times(c)) ? CL_COMPLETE
-									  : status_of(c->event);
+		cl_int status = CL_COMPLETE;
 
+		if (!c->failed && !(c->times && learn_times(c)))
+			status = layer_completion_status(c->event);
 		if (layer_rarely(status < CL_COMPLETE))
-			failed(c);
+			failed(c, todo);
 		return status <= CL_COMPLETE;
 	}
-	if (c->number > q->done && q->marker && q->marker_number > c->number &&
-	    layer_completion_of(q->marker))
+	if (c->number > q->done && q->marker && q->marker_number > c->number && complete(q->marker))
 		layer_completion_raise(q, q->marker_number, todo);
 	return c->number <= q->done;
 }
@@ -174,7 +185,9 @@ static void finish(struct layer_lane *lane, struct layer_batch *b, struct layer_
 			if (end > covered)
 				covered = end;
 		}
-		if (layer_rarely(c->event))
+		if (layer_rarely(c->failed))
+			layer_events_keep(todo, c->event);
+		else if (layer_rarely(c->event))
 			layer_events_add(&todo->release, c->event);
 	}
 	layer_batch_end(lane, b);
@@ -257,12 +270,12 @@ static enum lane_oldest oldest(struct layer_batch *b, struct layer_todo *todo, c
 	cl_event last = telling(b, &b->commands[b->n - 1]);
 
 	*event = last;
-	if (last && layer_completion_of(last)) {
+	if (last && complete(last)) {
 		/* In an out-of-order queue an older one may be late. */
 		*event = NULL;
 		for (unsigned int i = 0; i < b->n && !*event; i++) {
 			*event = telling(b, &b->commands[i]);
-			if (*event && layer_completion_of(*event))
+			if (*event && complete(*event))
 				*event = NULL;
 		}
 	}

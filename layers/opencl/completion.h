@@ -10,8 +10,8 @@
 
 #include "batch.h"
 
-/* Has the event completed, well or not? */
-bool layer_completion_of(cl_event event);
+/* The event's state of execution; negative: ended by an error. */
+cl_int layer_completion_status(cl_event event);
 /* That command of a queue and all before it have completed. */
 void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer_todo *todo);
 /*
@@ -19,6 +19,8 @@ void layer_completion_raise(struct layer_queue *q, uint64_t number, struct layer
  * then lets what enters from there on run beside these: no end of one tells of them any more.
  */
 void layer_completion_doubt(void) LAYER_RARE;
+/* The first command of an unresolved batch that has not ended; NULL: all have, and so failed. */
+cl_event layer_completion_awaited(const struct layer_batch *b);
 /* Does the end of what enters that queue now tell of those before it? */
 bool layer_completion_tells(struct layer_queue *q);
 /* Is there something in the queue that nothing tells of? */

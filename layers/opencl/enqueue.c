@@ -270,16 +270,24 @@ static cl_int CL_API_CALL Barrier(cl_command_queue queue)
 	struct layer_ticket t;
 
 	layer_gate_enter_pass(&t, queue, PASS_BARRIER, 0, NULL, NULL);
-	return layer_gate_leave(&t, layer_next.clEnqueueBarrier(queue));
+	return layer_gate_leave(
+		&t, t.event && t.queue->marks
+			    ? layer_next.clEnqueueBarrierWithWaitList(queue, 0, NULL, t.event)
+			    : layer_next.clEnqueueBarrier(queue));
 }
 
 static cl_int CL_API_CALL WaitForEventsInQueue(cl_command_queue queue, cl_uint n,
 					       const cl_event *list)
 {
 	struct layer_ticket t;
+	cl_int err = CL_INVALID_VALUE;
 
 	layer_gate_enter_pass(&t, queue, PASS_BARRIER, n, list, NULL);
-	return layer_gate_leave(&t, layer_next.clEnqueueWaitForEvents(queue, n, list));
+	if (t.event && t.queue->marks && n && list)
+		err = layer_next.clEnqueueBarrierWithWaitList(queue, n, list, t.event);
+	if (err) /* what is wrong with it has other names in the older call */
+		err = layer_next.clEnqueueWaitForEvents(queue, n, list);
+	return layer_gate_leave(&t, err);
 }
 
 static cl_int CL_API_CALL SVMFree(cl_command_queue queue, cl_uint count, void *ptrs[],

@@ -20,6 +20,8 @@ struct layer_map_entry {
 };
 
 static struct layer_map_entry *map[MAP_BUCKETS];
+static cl_event kept[LAYER_KEPT]; /* a ring */
+static _Atomic uint64_t kept_n;	  /* put in, ever */
 
 void layer_no_memory(void)
 {
@@ -29,7 +31,7 @@ void layer_no_memory(void)
 
 void layer_events_add(struct layer_events *e, cl_event event)
 {
-	if (!e->at) {
+	if (!e->n) {
 		e->at = e->few;
 		e->cap = sizeof(e->few) / sizeof(e->few[0]);
 	}
@@ -47,13 +49,46 @@ void layer_events_add(struct layer_events *e, cl_event event)
 	e->at[e->n++] = event;
 }
 
+void layer_events_keep(struct layer_todo *todo, cl_event event)
+{
+	cl_event *slot = &kept[kept_n++ % LAYER_KEPT];
+
+	if (*slot)
+		layer_events_add(&todo->release, *slot);
+	*slot = event;
+}
+
+void layer_events_drop_kept(struct layer_todo *todo)
+{
+	for (unsigned int i = 0; i < LAYER_KEPT; i++) {
+		if (kept[i])
+			layer_events_add(&todo->release, kept[i]);
+		kept[i] = NULL;
+	}
+	kept_n = 0;
+}
+
+bool layer_events_any_kept(void)
+{
+	return kept_n;
+}
+
+unsigned int layer_events_kept(cl_event event)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < LAYER_KEPT; i++)
+		n += kept[i] == event;
+	return n;
+}
+
 static void events_end(struct layer_events *e)
 {
-	if (e->at && e->at != e->few)
+	if (e->n && e->at != e->few)
 		free(e->at);
 }
 
-void layer_todo_do(struct layer_todo *todo, layer_completed completed)
+void layer_todo_do(struct layer_todo *todo, layer_completed completed, layer_completed ended)
 {
 	for (unsigned int i = 0; i < todo->open.n; i++) {
 		layer_next.clSetUserEventStatus(todo->open.at[i], CL_COMPLETE);
@@ -77,11 +112,16 @@ void layer_todo_do(struct layer_todo *todo, layer_completed completed)
 			atomic_store(&todo->arm[i].lane->armed, false);
 		layer_next.clReleaseEvent(todo->arm[i].event);
 	}
+	for (unsigned int i = 0; i < todo->watch.n; i++) {
+		layer_next.clSetEventCallback(todo->watch.at[i], CL_COMPLETE, ended, NULL);
+		layer_next.clReleaseEvent(todo->watch.at[i]);
+	}
 	for (unsigned int i = 0; i < todo->release.n; i++)
 		layer_next.clReleaseEvent(todo->release.at[i]);
 	events_end(&todo->open);
 	events_end(&todo->refuse);
 	events_end(&todo->release);
+	events_end(&todo->watch);
 }
 
 static unsigned int bucket_of(cl_event event)
@@ -124,4 +164,6 @@ void layer_map_remove(cl_event event)
 void layer_map_forget(void)
 {
 	memset(map, 0, sizeof(map));
+	memset(kept, 0, sizeof(kept));
+	kept_n = 0;
 }

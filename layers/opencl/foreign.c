@@ -74,7 +74,7 @@ void layer_foreign_fails(void)
 	layer_monitor_unlock();
 }
 
-void layer_foreign_set(cl_event event)
+void layer_foreign_set(cl_event event, cl_int status)
 {
 	struct layer_todo todo;
 	struct layer_batch *b;
@@ -84,6 +84,11 @@ void layer_foreign_set(cl_event event)
 	layer_monitor_enter(&todo);
 	b = layer_map_find(event);
 	if (b && !b->queue && b->deps) {
+		/* What came in between may fail as well. */
+		if (status < CL_COMPLETE) {
+			layer_completion_doubt();
+			layer_monitor_failed();
+		}
 		b->deps = 0;
 		layer_batch_resolve(b, &todo);
 		layer_monitor_run_all(&todo);

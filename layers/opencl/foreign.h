@@ -11,7 +11,7 @@ void layer_foreign_user(cl_event event);
 /* The program is about to set a user event to an error. */
 void layer_foreign_fails(void) LAYER_RARE;
 /* The program has set a user event. */
-void layer_foreign_set(cl_event event);
+void layer_foreign_set(cl_event event, cl_int status);
 /* An event that another API sets. */
 void layer_foreign_outside(cl_event event);
 /*

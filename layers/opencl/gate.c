@@ -120,7 +120,7 @@ static struct layer_batch *join(struct layer_ticket *t, struct layer_queue *q,
 			return NULL;
 		b->in_order &= b->queue == q;
 	} else {
-		if (!q->in_order || deps->n != 1 || deps->at[0] != b || b->lane != lane)
+		if (!q->in_order || deps->n != 1 || deps->at[0] != b || b->lane != lane || b->frail)
 			return NULL;
 		if (!b->first_in && b->gate)
 			append_gate(t, b->gate);
@@ -226,12 +226,13 @@ static uint64_t number(struct layer_ticket *t, struct layer_queue *q, struct lay
  * Holds back what enters the queue from here until the gate is opened. By a thread whose turn it
  * is, without the lock.
  */
-LAYER_RARE static bool put_fence(const struct layer_queue *q, const cl_event *gate)
+LAYER_RARE static bool put_fence(struct layer_ticket *t)
 {
-	cl_command_queue handle = atomic_load(&q->handle);
+	cl_command_queue handle = atomic_load(&t->queue->handle);
 
-	return !(q->marks ? layer_next.clEnqueueBarrierWithWaitList(handle, 1, gate, NULL)
-			  : layer_next.clEnqueueWaitForEvents(handle, 1, gate));
+	return !(t->queue->marks
+			 ? layer_next.clEnqueueBarrierWithWaitList(handle, 1, &t->gate, &t->fence)
+			 : layer_next.clEnqueueWaitForEvents(handle, 1, &t->gate));
 }
 
 static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
@@ -279,7 +280,7 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	layer_monitor_leave(&todo);
 	if (layer_rarely(marker))
 		layer_turn_marker(q, atomic_load(&q->handle), marker);
-	if (layer_rarely(t->fenced) && !put_fence(q, &t->gate))
+	if (layer_rarely(t->fenced) && !put_fence(t))
 		t->refused = true;
 }
 
@@ -311,6 +312,7 @@ static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n
 	t->heap = NULL;
 	t->gate = NULL;
 	t->fenced = false;
+	t->fence = NULL;
 	t->refused = false;
 	t->key = 0;
 	t->units = 0;
@@ -352,7 +354,8 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 	if (!q || (pass != PASS_OUTSIDE && !atomic_load(&layer_unresolved_n)))
 		return;
 	enter(t, q, NULL, pass);
-	if (t->batch && pass == PASS_OUTSIDE && !event)
+	/* Something may depend on it, so whether it fails has to be seen. */
+	if (t->batch && !event)
 		t->event = &t->own;
 }
 
@@ -389,12 +392,21 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 	layer_monitor_enter(&todo);
 	lane = b->lane;
 	b->entering--;
+	if (layer_rarely(t->fence)) {
+		if (b->gate)
+			b->fence = t->fence;
+		else
+			layer_events_add(&todo.release, t->fence);
+	}
 	layer_turn_end(t->queue);
 	mark = t->queue->marker_wanted && !t->queue->busy;
 	noted = event || (t->bare && !err);
 	if (layer_rarely(event && !lane) && b->state == LAYER_ADMITTED) {
 		/* Resolved while the call was under way: nothing to remember. */
-		layer_events_add(&todo.release, event);
+		if (b->frail)
+			layer_events_keep(&todo, event);
+		else
+			layer_events_add(&todo.release, event);
 	} else if (noted && (c = layer_batch_command(b))) {
 		*c = (struct layer_command){ .event = event,
 					     .number = t->number,
@@ -409,6 +421,8 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 	}
 	if (!err)
 		b->first_in = true;
+	if (layer_rarely(b->frail && b->state != LAYER_ADMITTED))
+		todo.failed = true; /* perhaps while the call was under way */
 	if (layer_rarely(!lane)) {
 		if (b->state == LAYER_ADMITTED) {
 			if (!b->entering)
@@ -465,6 +479,17 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 void layer_gate_reap(void)
 {
 	layer_gate_finished(NULL, 0);
+}
+
+void layer_gate_drop_kept(void)
+{
+	struct layer_todo todo;
+
+	if (!layer_events_any_kept())
+		return;
+	layer_monitor_enter(&todo);
+	layer_events_drop_kept(&todo);
+	layer_monitor_leave(&todo);
 }
 
 uint64_t layer_gate_newest(const struct layer_queue *q)

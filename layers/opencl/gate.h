@@ -25,9 +25,10 @@ struct layer_ticket {
 	uint32_t key;
 	uint64_t units;
 	uint64_t est_ns;
-	cl_event gate; /* retained for the time of the call */
-	bool fenced;   /* the gate stands in the queue, not in the list */
-	bool refused;  /* no permit will ever come: fail the call */
+	cl_event gate;	/* retained for the time of the call */
+	bool fenced;	/* the gate stands in the queue, not in the list */
+	cl_event fence; /* what stands there, if it has an event */
+	bool refused;	/* no permit will ever come: fail the call */
 	cl_event *heap;
 	cl_event stack[16];
 };
@@ -47,6 +48,8 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 			   cl_uint n, const cl_event *list, cl_event *event);
 cl_int layer_gate_leave(struct layer_ticket *t, cl_int err);
 void layer_gate_reap(void);
+/* Drops the events of commands that have failed. */
+void layer_gate_drop_kept(void);
 /*
  * The program has waited for all commands of a queue up to a number: that of before its call, by
  * layer_gate_newest. The queue may be NULL.

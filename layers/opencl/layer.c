@@ -263,7 +263,9 @@ static cl_int CL_API_CALL ReleaseCommandQueue(cl_command_queue queue)
 
 static cl_int CL_API_CALL ReleaseContext(cl_context context)
 {
-	layer_gate_reap(); /* our references to events of what has completed keep a context alive */
+	/* our references to events of what has completed keep a context alive */
+	layer_gate_reap();
+	layer_gate_drop_kept();
 	return layer_next.clReleaseContext(context);
 }
 
@@ -352,7 +354,7 @@ static cl_int CL_API_CALL SetUserEventStatus(cl_event event, cl_int status)
 		layer_foreign_fails();
 	err = layer_next.clSetUserEventStatus(event, status);
 	if (!err)
-		layer_foreign_set(event);
+		layer_foreign_set(event, status);
 	return err;
 }
 

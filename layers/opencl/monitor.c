@@ -25,14 +25,16 @@ enum { FREE, TAKEN, WAITED_FOR };
 static atomic_uint lock; /* futex */
 /* futex: counts enqueue calls that have returned and that others wait behind; under the lock */
 static atomic_uint told;
-static atomic_bool look_wanted;	   /* the note: all lanes are to be looked at */
-static atomic_bool outside_wanted; /* an event that completes from outside has done so */
+static atomic_bool look_wanted; /* the note: all lanes are to be looked at */
+/* an event that completes from outside has done so, or a command has failed */
+static atomic_bool outside_wanted;
 static struct layer_lane *lanes[64 * LAYER_ENGINES];
 static atomic_uint lanes_n;
 
 static __thread unsigned int making_calls; /* this thread is in layer_todo_do */
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *arg);
+static void CL_CALLBACK on_outside(cl_event event, cl_int status, void *arg);
 
 static bool lock_try(void)
 {
@@ -75,9 +77,16 @@ static void lock_free(void)
 static void outside_ended(struct layer_todo *todo)
 {
 	for (struct layer_batch *b = layer_batch_unresolved(), *after; b; b = after) {
+		cl_int status;
+
 		after = b->unext;
-		if (!b->outside || !b->n || !layer_completion_of(b->commands[0].event))
+		if (!b->outside || !b->n)
 			continue;
+		status = layer_completion_status(b->commands[0].event);
+		if (status > CL_COMPLETE)
+			continue;
+		if (status < CL_COMPLETE)
+			layer_completion_doubt();
 		b->outside = false;
 		if (--b->deps)
 			continue;
@@ -86,10 +95,38 @@ static void outside_ended(struct layer_todo *todo)
 	}
 }
 
+/* What failed before it had a permit waits for none. Whatever else may fail is watched. */
+static void failed_ended(struct layer_todo *todo)
+{
+	for (struct layer_batch *b = layer_batch_unresolved(), *after; b; b = after) {
+		cl_event awaited;
+
+		after = b->unext;
+		if (!b->frail || !b->n || b->entering)
+			continue;
+		awaited = layer_completion_awaited(b);
+		if (!awaited) {
+			layer_batch_moot(b, todo);
+			after = layer_batch_unresolved(); /* others may have gone with it */
+		} else if (awaited != b->watched) {
+			b->watched = awaited;
+			layer_next.clRetainEvent(awaited);
+			layer_events_add(&todo->watch, awaited);
+		}
+	}
+}
+
+void layer_monitor_failed(void)
+{
+	atomic_store(&outside_wanted, true);
+}
+
 void layer_monitor_run_all(struct layer_todo *todo)
 {
-	if (atomic_load(&outside_wanted) && atomic_exchange(&outside_wanted, false))
+	if (atomic_load(&outside_wanted) && atomic_exchange(&outside_wanted, false)) {
 		outside_ended(todo);
+		failed_ended(todo);
+	}
 	/* A command of one engine may tell of those before it on another. */
 	do {
 		todo->more = false;
@@ -118,13 +155,15 @@ void layer_monitor_enter(struct layer_todo *todo)
 /* Unlocks, and makes the calls. */
 static void leave(struct layer_todo *todo)
 {
-	if (layer_rarely(todo->again))
+	if (layer_rarely(todo->failed))
+		layer_monitor_failed();
+	if (layer_rarely(todo->again || todo->failed))
 		atomic_store(&look_wanted, true);
 	lock_free();
 	if (!layer_rarely(!layer_todo_empty(todo)))
 		return;
 	making_calls++;
-	layer_todo_do(todo, on_complete);
+	layer_todo_do(todo, on_complete, on_outside);
 	making_calls--;
 }
 
@@ -261,6 +300,8 @@ unsigned int layer_monitor_holds(cl_event event)
 	unsigned int holds = 0;
 
 	layer_monitor_lock();
+	if (layer_events_any_kept())
+		holds += layer_events_kept(event);
 	for (struct layer_batch *b = layer_batch_unresolved(); b; b = b->unext)
 		holds += layer_batch_holds(b, event);
 	for (unsigned int l = 0; l < atomic_load(&lanes_n); l++)

@@ -28,6 +28,8 @@ void layer_monitor_await(void) LAYER_RARE;
 void layer_monitor_tell(void) LAYER_RARE;
 /* Looks at everything that a note may be about. */
 void layer_monitor_run_all(struct layer_todo *todo);
+/* A command has failed, and others may have with it: the next look at everything is at them too. */
+void layer_monitor_failed(void) LAYER_RARE;
 /* Looks at the lanes in which something is under way. */
 void layer_monitor_run_admitted(struct layer_todo *todo);
 /* From here the lane is looked at. */

@@ -42,6 +42,7 @@ CASES = [
     "profiling",
     "errors",
     "failed_calls",
+    "failed_behind",
     "odd_lists",
     "markers",
     "threads",
