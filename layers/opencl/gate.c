@@ -235,6 +235,11 @@ LAYER_RARE static bool put_fence(struct layer_ticket *t)
 			 : layer_next.clEnqueueWaitForEvents(handle, 1, &t->gate));
 }
 
+static bool managed(const struct layer_queue *q)
+{
+	return q->gpu && q->gpu->handle;
+}
+
 static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_lane *lane,
 		  enum layer_pass pass)
 {
@@ -274,6 +279,13 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	if (b) {
 		marker = number(t, q, lane, b);
 		layer_turn_begin(q);
+	} else if (!lane && managed(q)) {
+		/*
+		 * What is held back must not go in before it, by another thread: it would wait for
+		 * that then, and we would not know.
+		 */
+		t->turn = true;
+		layer_turn_begin(q);
 	}
 	if (layer_rarely(deps.at != deps.few))
 		free(deps.at);
@@ -305,6 +317,7 @@ static void ticket_init(struct layer_ticket *t, struct layer_queue *q, cl_uint n
 	t->list = list;
 	t->event = event;
 	t->program_event = event != NULL;
+	t->turn = false;
 	t->blocking = false;
 	t->bare = false;
 	t->number = 0;
@@ -334,7 +347,7 @@ void layer_gate_enter(struct layer_ticket *t, cl_command_queue queue, int engine
 	t->units = units;
 	if (!q)
 		return; /* the next layer says what is wrong with it */
-	if (!q->gpu || !q->gpu->handle) {
+	if (!managed(q)) {
 		if (atomic_load(&layer_unresolved_n))
 			enter(t, q, NULL, PASS_COMMAND);
 	} else {
@@ -351,12 +364,26 @@ void layer_gate_enter_pass(struct layer_ticket *t, cl_command_queue queue, enum 
 	struct layer_queue *q = queue_of(queue);
 
 	ticket_init(t, q, n, list, event);
-	if (!q || (pass != PASS_OUTSIDE && !atomic_load(&layer_unresolved_n)))
+	if (!q || (pass != PASS_OUTSIDE && !atomic_load(&layer_unresolved_n) && !managed(q)))
 		return;
 	enter(t, q, NULL, pass);
 	/* Something may depend on it, so whether it fails has to be seen. */
 	if (t->batch && !event)
 		t->event = &t->own;
+}
+
+/* The call of what has no batch has returned. */
+LAYER_RARE static void turn_over(struct layer_queue *q)
+{
+	struct layer_todo todo;
+	bool mark;
+
+	layer_monitor_enter(&todo);
+	layer_turn_end(q);
+	mark = q->marker_wanted && !q->busy;
+	layer_monitor_leave(&todo);
+	if (mark)
+		layer_turn_mark(q);
 }
 
 /*
@@ -378,6 +405,8 @@ cl_int layer_gate_leave(struct layer_ticket *t, cl_int err)
 	if (layer_rarely(t->heap))
 		free(t->heap);
 	if (layer_rarely(!b)) {
+		if (t->turn)
+			turn_over(t->queue);
 		if (blocking && !err)
 			layer_gate_reap();
 		return err;

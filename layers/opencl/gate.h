@@ -19,6 +19,7 @@ struct layer_ticket {
 	cl_event *event;
 	cl_event own;	    /* the event, where the program wants none */
 	bool program_event; /* the program gets the event */
+	bool turn;	    /* it is its turn on its queue, though it has no batch */
 	bool blocking;	    /* the program's call waits for the command */
 	bool bare;	    /* nothing tells of its end but what comes behind it in its queue */
 	uint64_t number;    /* in its queue; 0: it has none */

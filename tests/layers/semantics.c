@@ -878,6 +878,80 @@ static void markers(void)
 	must(clReleaseCommandQueue(r));
 }
 
+struct marking {
+	cl_command_queue queue, other;
+	cl_kernel kernel;
+	atomic_int begun;
+	int call;
+	cl_event marker, behind;
+};
+
+static void *mark(void *arg)
+{
+	struct marking *w = arg;
+
+	atomic_store(&w->begun, 1);
+	if (w->call == 0)
+		must(clEnqueueMarkerWithWaitList(w->queue, 0, NULL, &w->marker));
+	else if (w->call == 1)
+		must(clEnqueueBarrierWithWaitList(w->queue, 0, NULL, &w->marker));
+	else
+		must(clEnqueueMarker(w->queue, &w->marker));
+	go(w->other, w->kernel, 1, &w->marker, &w->behind);
+	must(clFlush(w->other));
+	return NULL;
+}
+
+/*
+ * One thread puts a marker while another enqueues a command that waits for the program. Whichever
+ * is first: what waits for the marker holds no permit while the marker waits for the command.
+ */
+static void marker_beside(void)
+{
+	int (*running)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	cl_mem m = buffer_new(context), m2 = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3), k2 = kernel_new("advance", m2, 9);
+
+	for (int i = 0; i < 6; i++) {
+		struct marking w = { .kernel = k2, .call = i / 2 };
+		cl_event u = user_new(), waits;
+		pthread_t thread;
+		int held;
+
+		w.queue = queue_new(i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0);
+		w.other = queue_new(0);
+		must(pthread_create(&thread, NULL, mark, &w));
+		while (!atomic_load(&w.begun))
+			usleep(100);
+		usleep(5000);
+		go(w.queue, k, 1, &u, &waits);
+		must(clFlush(w.queue));
+		must(pthread_join(thread, NULL));
+		held = 1;
+		for (int j = 0; j < 2000 && held; j++) {
+			held = running && running(0);
+			if (held)
+				usleep(1000);
+		}
+		say("permit held while it waits: %d", held);
+		must(clSetUserEventStatus(u, CL_COMPLETE));
+		must(clFinish(w.queue));
+		must(clFinish(w.other));
+		say("after: %d %d %d, sums %08x %08x", status_of(waits), status_of(w.marker),
+		    status_of(w.behind), sum(w.queue, m), sum(w.other, m2));
+		must(clReleaseEvent(u));
+		must(clReleaseEvent(waits));
+		must(clReleaseEvent(w.marker));
+		must(clReleaseEvent(w.behind));
+		must(clReleaseCommandQueue(w.queue));
+		must(clReleaseCommandQueue(w.other));
+	}
+	must(clReleaseKernel(k));
+	must(clReleaseKernel(k2));
+	must(clReleaseMemObject(m));
+	must(clReleaseMemObject(m2));
+}
+
 struct worker {
 	cl_command_queue queue; /* shared, or NULL */
 	unsigned int seed, sum;
@@ -1623,6 +1697,7 @@ static const struct {
 	{ "failed_behind", failed_behind, 0 },
 	{ "odd_lists", odd_lists, 0 },
 	{ "markers", markers, 0 },
+	{ "marker_beside", marker_beside, 0 },
 	{ "threads", threads, 0 },
 	{ "contexts", contexts, 0 },
 	{ "finished_meanwhile", finished_meanwhile, 0 },

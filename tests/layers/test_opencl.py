@@ -45,6 +45,7 @@ CASES = [
     "failed_behind",
     "odd_lists",
     "markers",
+    "marker_beside",
     "threads",
     "contexts",
     "finished_meanwhile",
@@ -164,6 +165,14 @@ def test_a_marker_that_comes_too_late_is_not_kept() -> None:
     slow = BUILD / "tests/layers/libslow_marker_layer.so"
     case = "finished_meanwhile"
     done = program(SEMANTICS, case, OPENCL_LAYERS=f"{slow}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant")
+    assert (done.returncode, done.stdout, done.stderr) == (*native(case), "")
+
+
+def test_a_command_that_comes_while_a_marker_is_put_does_not_go_before_it() -> None:
+    """The layer did not know that the marker waited for the command, and gave a permit to what waited for the marker."""
+    slow = BUILD / "tests/layers/libslow_marker_layer.so"
+    case = "marker_beside"
+    done = program(SEMANTICS, case, OPENCL_LAYERS=f"{slow}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant", SLOW_MARKERS="late")
     assert (done.returncode, done.stdout, done.stderr) == (*native(case), "")
 
 
