@@ -83,6 +83,20 @@ LAYER_RARE static void depends_add(struct layer_depends *d, struct layer_batch *
 	d->at[d->n++] = b;
 }
 
+/*
+ * A marker with a list in an out-of-order queue waits for the list, and in PoCL 3.1 for all before
+ * it as well. Where something in the queue is held back its end shows which.
+ */
+LAYER_RARE static bool waits_for_more(const struct layer_queue *q, enum layer_pass pass, cl_uint n)
+{
+	if (pass != PASS_MARKER || !n || q->in_order)
+		return false;
+	for (const struct layer_batch *b = layer_batch_unresolved(); b; b = b->unext)
+		if (b->queue == q)
+			return true;
+	return false;
+}
+
 LAYER_RARE static void dependencies(struct layer_depends *d, struct layer_queue *q,
 				    enum layer_pass pass, cl_uint n, const cl_event *list)
 {
@@ -253,8 +267,11 @@ static void enter(struct layer_ticket *t, struct layer_queue *q, struct layer_la
 	deps.at = deps.few;
 	deps.n = 0;
 	deps.cap = sizeof(deps.few) / sizeof(deps.few[0]);
-	if (layer_rarely(atomic_load_explicit(&layer_unresolved_n, memory_order_relaxed)))
+	if (layer_rarely(atomic_load_explicit(&layer_unresolved_n, memory_order_relaxed))) {
 		dependencies(&deps, q, pass, t->n, t->list);
+		if (waits_for_more(q, pass, t->n))
+			pass = PASS_OUTSIDE;
+	}
 	if (lane && layer_rarely(lane_refuses(&lane->state))) {
 		t->refused = true;
 	} else if (lane) {

@@ -878,6 +878,64 @@ static void markers(void)
 	must(clReleaseCommandQueue(r));
 }
 
+/*
+ * A marker with a list waits for that list, and in some implementations for all before it as well:
+ * in PoCL 3.1 in any queue. What waits for the marker holds no permit until then. (PoCL has no
+ * clEnqueueWaitForEvents.)
+ */
+static void marker_lists(void)
+{
+	int (*running)(int) = (int (*)(int))dlsym(RTLD_DEFAULT, "rtxg_double_running");
+	cl_mem m = buffer_new(context), m2 = buffer_new(context);
+	cl_kernel k = kernel_new("advance", m, 3), k2 = kernel_new("advance", m2, 9);
+
+	for (int i = 0; i < 8; i++) {
+		cl_command_queue q = queue_new(i & 1 ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0),
+				 r = queue_new(0);
+		cl_event u0 = user_new(), u1 = user_new(), first, marker, last, other;
+
+		go(q, k, 1, &u0, &first);
+		must(clEnqueueMarkerWithWaitList(q, 1, &u1, &marker));
+		go(r, k2, 1, &marker, &other);
+		if (i & 2)
+			must(clEnqueueBarrierWithWaitList(q, 1, &u1, NULL));
+		if (i & 4)
+			must(clEnqueueBarrier(q));
+		go(q, k, 1, &first, &last);
+		must(clFlush(q));
+		must(clFlush(r));
+		usleep(2000);
+		say("%d before: %d %d %d %d", i, status_of(first) == CL_COMPLETE,
+		    status_of(marker) == CL_COMPLETE, status_of(other) == CL_COMPLETE,
+		    status_of(last) == CL_COMPLETE);
+		must(clSetUserEventStatus(u1, CL_COMPLETE));
+		usleep(2000);
+		for (int j = 0; j < 2000 && running && running(0); j++)
+			usleep(1000);
+		say("permit held while it waits: %d", running && running(0));
+		say("%d between: %d %d %d %d", i, status_of(first) == CL_COMPLETE,
+		    status_of(marker) == CL_COMPLETE, status_of(other) == CL_COMPLETE,
+		    status_of(last) == CL_COMPLETE);
+		must(clSetUserEventStatus(u0, CL_COMPLETE));
+		must(clFinish(q));
+		must(clFinish(r));
+		say("%d after: %d %d %d %d sums %08x %08x", i, status_of(first), status_of(marker),
+		    status_of(other), status_of(last), sum(q, m), sum(r, m2));
+		must(clReleaseEvent(u0));
+		must(clReleaseEvent(u1));
+		must(clReleaseEvent(first));
+		must(clReleaseEvent(marker));
+		must(clReleaseEvent(other));
+		must(clReleaseEvent(last));
+		must(clReleaseCommandQueue(q));
+		must(clReleaseCommandQueue(r));
+	}
+	must(clReleaseKernel(k));
+	must(clReleaseKernel(k2));
+	must(clReleaseMemObject(m));
+	must(clReleaseMemObject(m2));
+}
+
 struct marking {
 	cl_command_queue queue, other;
 	cl_kernel kernel;
@@ -1697,6 +1755,7 @@ static const struct {
 	{ "failed_behind", failed_behind, 0 },
 	{ "odd_lists", odd_lists, 0 },
 	{ "markers", markers, 0 },
+	{ "marker_lists", marker_lists, 0 },
 	{ "marker_beside", marker_beside, 0 },
 	{ "threads", threads, 0 },
 	{ "contexts", contexts, 0 },

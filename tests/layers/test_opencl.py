@@ -45,6 +45,7 @@ CASES = [
     "failed_behind",
     "odd_lists",
     "markers",
+    "marker_lists",
     "marker_beside",
     "threads",
     "contexts",
