@@ -15,7 +15,7 @@ static uint32_t kernel_key(cl_kernel kernel, cl_uint dim, const size_t *global)
 {
 	uint64_t h = (uintptr_t)kernel * 0x9e3779b97f4a7c15ull;
 
-	for (cl_uint i = 0; global && i < dim && i < 3; i++)
+	for (cl_uint i = 0; global && dim <= 3 && i < dim; i++)
 		h = (h ^ global[i]) * 0xff51afd7ed558ccdull;
 	return (uint32_t)(h >> 32) | 1;
 }

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -569,6 +570,19 @@ static void profiling(void)
 	must(clReleaseMemObject(m));
 }
 
+/* A size behind which no memory is: who reads more of them than there are crashes. */
+static size_t *last_size(size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), *at;
+	char *two =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(two == MAP_FAILED ? -1 : mprotect(two + page, page, PROT_NONE));
+	at = (size_t *)(void *)(two + page) - 1;
+	*at = size;
+	return at;
+}
+
 static void errors(void)
 {
 	cl_command_queue q = queue_new(0);
@@ -590,7 +604,7 @@ static void errors(void)
 	say("no arguments, waiting %d",
 	    clEnqueueNDRangeKernel(q, bare, 1, NULL, &global, NULL, 1, &u, &e));
 	say("bad local size %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &global, &local, 1, &u, &e));
-	say("dimension %d", clEnqueueNDRangeKernel(q, k, 4, NULL, &global, NULL, 0, NULL, &e));
+	say("dimension %d", clEnqueueNDRangeKernel(q, k, 4, NULL, last_size(N), NULL, 0, NULL, &e));
 	say("nothing to do %d", clEnqueueNDRangeKernel(q, k, 1, NULL, &zero, NULL, 0, NULL, NULL));
 	say("read too far %d", clEnqueueReadBuffer(q, m, CL_TRUE, 4096, 4096, host, 0, NULL, NULL));
 	say("read too far, waiting %d",
