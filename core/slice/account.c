@@ -237,6 +237,26 @@ void slice_was_on(struct slice_context *context, uint64_t upto)
 		context->arrived = 0;
 }
 
+bool slice_was_cut(const struct rtxg_slice *s, const struct slice_context *context, uint64_t stay)
+{
+	uint64_t slice = slice_or(context->slice, s->params.slice_mean_ns);
+
+	return stay >= slice && stay <= slice + slice / 32 + s->params.save_ns;
+}
+
+/* Did its slice end the stay, or had it nothing to do before? */
+static void note_how_it_ended(struct rtxg_slice *s, struct slice_context *context, uint64_t stay,
+			      uint64_t at)
+{
+	bool cut = slice_was_cut(s, context, stay);
+
+	context->cuts = (uint8_t)(context->cuts - context->cuts / 8 + (cut ? 16 : 0));
+	if (stay < slice_or(context->slice, s->params.slice_mean_ns)) {
+		s->dry_before = s->dry_at;
+		s->dry_at = at;
+	}
+}
+
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 {
 	struct slice_context *context = &s->contexts[id];
@@ -276,6 +296,8 @@ void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)
 		alone = context->stopped_at;
 	if (alone > context->since + slice + slice / 32)
 		s->over_at = alone;
+	if (!context->is_stopped)
+		note_how_it_ended(s, context, stay, at);
 	context->left = context->is_stopped ? 0 : at;
 	context->ran = stay;
 	s->ended = id;

@@ -25,10 +25,11 @@
 #include "internal.h"
 
 #define SHORT	      (250 * US)  /* slices of the others beside it */
-#define LONGEST	      (5 * MS)	  /* pauses that looks see by themselves */
+#define LONGEST	      (5 * MS)	  /* pauses that looks see by themselves are longer */
 #define DRY	      2		  /* stays that end before their slice, until slices are set */
 #define DRY_WITHIN    (40 * MS)	  /* by the clock, while it runs beside others */
 #define DRY_WAITS     (80 * MS)	  /* the same where its queues wait */
+#define CUT	      48	  /* of 128: of its stays so many are ended by their slices */
 #define FULL	      6		  /* stays in a row that do not: it has work all the time */
 #define NO_PAUSES     8		  /* so many stays without a pause end a try */
 #define TRIED_FOR     (30 * MS)	  /* of stays and pauses */
@@ -99,6 +100,23 @@ static void note_free(struct rtxg_slice *s, uint64_t at)
 	s->tenants[context->tenant].beside.free += ns < LONGEST ? ns : LONGEST;
 }
 
+/*
+ * Up to when it certainly had nothing to do since its last stay, or nearly so. Another one stayed
+ * beyond its slice until then. Or, where several run together, another one had nothing to do and a
+ * third one came on then: only those that wait before it in the engine's order are in its way.
+ */
+static uint64_t had_nothing_until(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	uint64_t until = s->over_at, dry = s->dry_at;
+
+	if (s->tenants[context->tenant].beside.state != SLICE_BESIDE || s->ended == NONE)
+		return until;
+	/* It came on itself then. */
+	if (dry == s->contexts[s->ended].left)
+		dry = s->dry_before;
+	return dry > until && dry <= context->left + LONGEST ? dry : until;
+}
+
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
@@ -112,16 +130,18 @@ void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, u
 	if (beside->state == SLICE_APART || !context->left ||
 	    s->ended == (uint32_t)(context - s->contexts) || context->ran > LONGEST)
 		return;
-	if (context->ran >= slice_or(context->slice, s->params.slice_mean_ns)) {
+	if (slice_was_cut(s, context, context->ran)) {
 		beside->full++;
-	} else {
+	} else if (context->ran < slice_or(context->slice, s->params.slice_mean_ns)) {
 		beside->dry++;
 		beside->full = 0;
 	}
-	pause = slice_excess(s->over_at, context->left);
+	pause = slice_excess(had_nothing_until(s, context), context->left);
 	/* So many contexts of the others were in its way that it need not be tried for longer. */
 	if (!pause && off > LONGEST)
 		beside->full = FULL;
+	if (pause >= 2 * LONGEST && !beside->waits && !beside->idles)
+		pause = 0;
 	pause = pause < LONGEST ? pause : LONGEST;
 	off = off < LONGEST ? off : LONGEST;
 	if (context->left >= s->set_at + SETTLES) {
@@ -190,6 +210,30 @@ static void look_how_it_waits(const struct rtxg_slice *s, struct slice_tenant *t
 	beside->idles = beside->free * IDLES >= span;
 	beside->free = 0;
 	beside->free_from = tenant->work;
+}
+
+static bool is_unseen(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used && s->contexts[i].tenant == id &&
+		    s->contexts[i].demand == SLICE_UNSEEN)
+			return true;
+	return false;
+}
+
+/* Does it want more of the engine than it gets in its turns beside others? */
+static bool wants_more(const struct rtxg_slice *s, uint32_t id)
+{
+	uint32_t i;
+
+	if (may_queue(s, id) || is_unseen(s, id))
+		return true;
+	for (i = 0; i < s->context_high; i++)
+		if (s->contexts[i].used && s->contexts[i].tenant == id && s->contexts[i].cuts > CUT)
+			return true;
+	return false;
 }
 
 /* Two or more tenants that leave the engine free for much of the time need not be tried. */
@@ -315,6 +359,11 @@ static void look_at_try(struct rtxg_slice *s, struct slice_tenant *tenant)
 	}
 }
 
+static bool is_tried(const struct slice_tenant *tenant)
+{
+	return tenant->beside.state == SLICE_TRIED || tenant->beside.state == SLICE_TRIED_SHORT;
+}
+
 void slice_beside_forget(struct slice_tenant *tenant)
 {
 	tenant->runs_beside = false;
@@ -333,9 +382,9 @@ void slice_beside_none(struct rtxg_slice *s)
 
 void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 {
-	uint32_t competing = 0, trying = 0, i;
+	uint32_t competing = 0, tried = NONE, i;
+	bool ran_beside, apart = false, wanted = false, trying = false;
 	struct slice_beside *beside;
-	bool ran_beside, apart = false;
 
 	for (i = 0; i < s->tenant_high; i++) {
 		competing += competes(s, i) ? 1 : 0;
@@ -345,6 +394,12 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 								!slice_critical(&s->tenants[i]))));
 	}
 	look_who_runs_together(s, apart);
+	for (i = 0; i < s->tenant_high; i++) {
+		if (is_tried(&s->tenants[i]) && !is_unseen(s, i))
+			tried = i;
+		wanted = wanted || (s->tenants[i].beside.state != SLICE_BESIDE && competes(s, i) &&
+				    wants_more(s, i));
+	}
 	s->beside_slice = 0;
 	for (i = 0; i < s->tenant_high; i++) {
 		struct slice_tenant *tenant = &s->tenants[i];
@@ -359,7 +414,7 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 		if (beside->state != SLICE_APART && (apart || !can(s, i)))
 			end(s, beside);
 		look_at_try(s, tenant);
-		trying += beside->state == SLICE_TRIED || beside->state == SLICE_TRIED_SHORT;
+		trying = trying || is_tried(tenant);
 		if (beside->state >= SLICE_TRIED_SHORT &&
 		    slice_excess(s->now, tenant->seen) < SLICE_GAPS_FOR)
 			s->beside_slice = SHORT;
@@ -373,8 +428,12 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 			beside->alone = slice_excess(beside->alone, s->past);
 		else
 			beside->tried += ran_beside ? s->past : 0;
-		tenant->runs_beside =
-			beside->state != SLICE_APART && !beside->ahead && !beside->alone;
+		/*
+		 * Nothing is gained by stopping it for those that have all they want. A try is of
+		 * one alone: what others do beside it tells nothing.
+		 */
+		tenant->runs_beside = beside->state != SLICE_APART && !beside->alone &&
+				      !(beside->ahead && wanted) && (tried == NONE || tried == i);
 	}
 	if (s->owner == NONE || apart || trying || competing < 2 || !competes(s, s->owner) ||
 	    !(s->params.can & RTXG_SLICE_CAN_SLICE) || !can(s, s->owner) || may_queue(s, s->owner))

@@ -195,6 +195,7 @@ struct slice_context {
 	uint64_t moved;	  /* during this stay it was moved here from `old`; 0 = it was not */
 	uint32_t old;
 	uint64_t work; /* order within the tenant */
+	uint8_t cuts;  /* of its last stays, the part that slices ended; 128 = all */
 	uint64_t left; /* its last stay ended then, and it was not stopped; 0 = unknown */
 	uint64_t ran;  /* how long that stay was */
 
@@ -294,7 +295,8 @@ struct rtxg_slice {
 	uint64_t acted_at, acted;
 	uint32_t ended;	  /* context whose stay ended last */
 	uint64_t over_at; /* up to then one stayed beyond its slice: no other wanted the engine */
-	uint64_t set_at;  /* a slice was set last */
+	uint64_t dry_at, dry_before; /* ends of the last two stays that their slices did not end */
+	uint64_t set_at;	     /* a slice was set last */
 	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
 	bool beside_set;       /* and whether slices are so */
 	uint64_t gain_at;
@@ -435,6 +437,9 @@ void slice_charge_change(struct rtxg_slice *s, struct slice_context *context, ui
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* The log has been read up to then: a stay that it told of before went on. */
 void slice_was_on(struct slice_context *context, uint64_t upto);
+/* Was a stay of that length ended by its slice? Longer ones ended when another one came. */
+bool slice_was_cut(const struct rtxg_slice *s, const struct slice_context *context, uint64_t stay);
+
 /* Its slice where several tenants run together; 0: it is none of those. */
 uint64_t slice_together(const struct rtxg_slice *s, const struct slice_context *context);
 
