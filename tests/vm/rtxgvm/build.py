@@ -143,11 +143,10 @@ def programs(jobs: int = 2) -> list[Path]:
     """The guest's programs, one a C file in tests/vm/guest: tests t_*.c and i_*.c, tools w_*.c."""
     out = CACHE / "guest"
     out.mkdir(parents=True, exist_ok=True)
-    shared = [*(REPOSITORY / "lib").glob("*.h"), *(REPOSITORY / "include").rglob("*.h")]
+    shared = [h for place in ("lib", "nvidia", "core", "include") for h in (REPOSITORY / place).rglob("*.h")]
     newest = max(h.stat().st_mtime for h in shared)
     library = _objects(out / "librtxg.o", _library(), newest, jobs)
-    newest = max(newest, *(h.stat().st_mtime for place in ("layers/opencl", "core/gate")
-                          for h in (REPOSITORY / place).glob("*.h")))
+    newest = max(newest, *(h.stat().st_mtime for h in (REPOSITORY / "layers/opencl").glob("*.h")))
     layer = _objects(out / "opencl.o", _layer(), newest, jobs)
     headers = [*GUEST.glob("*.h"), *shared, *(REPOSITORY / "tests/vm/edu_drv").glob("*.h"),
                *library, *layer]
