@@ -15,6 +15,7 @@
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -616,6 +617,12 @@ static int load_tables(struct korder *o, struct rtxg_order_load *call)
 	return err;
 }
 
+/* Between two steps of loading, where nothing is held: what waits for this CPU runs. */
+static void breathe(void)
+{
+	cond_resched();
+}
+
 static struct korder *new_order(const struct rtxg_order_load *call)
 {
 	struct rtxg_order_shape shape = { call->threads, call->entries, call->needs };
@@ -638,6 +645,7 @@ static struct korder *new_order(const struct rtxg_order_load *call)
 	init_waitqueue_head(&o->work);
 	INIT_WORK(&o->deaths, bury);
 	rtxg_order_place(&o->core, &shape, o->memory);
+	o->core.breathe = breathe;
 	for (u32 t = 0; t < call->threads; t++) {
 		o->thread[t].order = o;
 		init_waitqueue_head(&o->thread[t].queue);

@@ -55,13 +55,15 @@ struct rtxg_order {
 	uint32_t *signals;		  /* in signal, of each thread */
 	uint32_t *accesses;		  /* that each thread makes; RTXG_ORDER_MANY: not known */
 	uint32_t *scratch;		  /* six words a thread, and one */
+	/* Loading calls it again and again, since it may take long; NULL: nobody waits for that. */
+	void (*breathe)(void);
 };
 
 /* Bytes that an order of this shape takes; 0 if the shape is out of range. */
 size_t rtxg_order_size(const struct rtxg_order_shape *shape);
 /*
  * Finds an order's arrays in such memory, aligned to 8 bytes: before rtxg_order_load(), and again
- * where the memory of a loaded order is mapped at another address.
+ * where the memory of a loaded order is mapped at another address. A host sets breathe after it.
  */
 void rtxg_order_place(struct rtxg_order *order, const struct rtxg_order_shape *shape, void *memory);
 

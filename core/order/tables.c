@@ -11,6 +11,16 @@ static void fill_zero(void *memory, size_t size)
 	__builtin_memset(memory, 0, size);
 }
 
+/*
+ * Between two steps of a loop that the caller may make long. A step looks at each thread once at
+ * most, so that some 16000 looks lie between two breaths.
+ */
+static void breathe(const struct rtxg_order *order, uint32_t step)
+{
+	if (order->breathe && step % 64 == 0)
+		order->breathe();
+}
+
 static bool shape_valid(const struct rtxg_order_shape *shape)
 {
 	return shape->threads && shape->threads <= RTXG_ORDER_THREADS_MAX &&
@@ -42,6 +52,7 @@ void rtxg_order_place(struct rtxg_order *order, const struct rtxg_order_shape *s
 	order->signals = order->start + shape->threads + 1;
 	order->accesses = order->signals + shape->threads + 1;
 	order->scratch = order->accesses + shape->threads + 1;
+	order->breathe = NULL;
 }
 
 /* --- entry by entry --------------------------------------------------------------------------- */
@@ -111,6 +122,7 @@ static int check_entries(struct rtxg_order *order, const struct rtxg_order_entry
 	for (uint32_t i = 0; i < order->shape.entries; i++) {
 		const struct rtxg_order_entry *entry = &entries[i];
 
+		breathe(order, i);
 		if (entry->thread >= order->shape.threads)
 			return fault_at(fault, RTXG_ORDER_FAULT_RANGE, entry, NULL,
 					order->shape.threads - 1);
@@ -145,13 +157,17 @@ static void copy_entries(struct rtxg_order *order, const struct rtxg_order_entry
 	uint32_t threads = order->shape.threads, *at = order->scratch;
 
 	fill_zero(order->start, (threads + 1) * sizeof(*order->start));
-	for (uint32_t i = 0; i < order->shape.entries; i++)
+	for (uint32_t i = 0; i < order->shape.entries; i++) {
+		breathe(order, i);
 		order->start[entries[i].thread + 1]++;
+	}
 	add_up(order->start, threads);
 	for (uint32_t t = 0; t < threads; t++)
 		at[t] = order->start[t];
-	for (uint32_t i = 0; i < order->shape.entries; i++)
+	for (uint32_t i = 0; i < order->shape.entries; i++) {
+		breathe(order, i);
 		order->entry[at[entries[i].thread]++] = entries[i];
+	}
 }
 
 static bool signal_less(const struct rtxg_order_signal *a, const struct rtxg_order_signal *b)
@@ -179,13 +195,17 @@ static void sift_down(struct rtxg_order_signal *signal, uint32_t at, uint32_t co
 }
 
 /* A heap sort: in place, and never slow, whatever a hostile caller sends. */
-static void sort_signals(struct rtxg_order_signal *signal, uint32_t count)
+static void sort_signals(const struct rtxg_order *order, struct rtxg_order_signal *signal,
+			 uint32_t count)
 {
-	for (uint32_t i = count / 2; i--;)
+	for (uint32_t i = count / 2; i--;) {
+		breathe(order, i);
 		sift_down(signal, i, count);
+	}
 	for (uint32_t end = count; end > 1; end--) {
 		struct rtxg_order_signal moved = signal[0];
 
+		breathe(order, end);
 		signal[0] = signal[end - 1];
 		signal[end - 1] = moved;
 		sift_down(signal, 0, end - 1);
@@ -201,9 +221,11 @@ static void drop_repeated_signals(struct rtxg_order *order)
 		uint32_t first = order->signals[t], end = order->signals[t + 1];
 
 		order->signals[t] = kept;
-		for (uint32_t i = first; i < end; i++)
+		for (uint32_t i = first; i < end; i++) {
+			breathe(order, i);
 			if (i == first || signal_less(&order->signal[i - 1], &order->signal[i]))
 				order->signal[kept++] = order->signal[i];
+		}
 	}
 	order->signals[order->shape.threads] = kept;
 }
@@ -213,13 +235,16 @@ static void make_signals(struct rtxg_order *order)
 	uint32_t threads = order->shape.threads, *at = order->scratch;
 
 	fill_zero(order->signals, (threads + 1) * sizeof(*order->signals));
-	for (uint32_t e = 0; e < order->shape.entries; e++)
+	for (uint32_t e = 0; e < order->shape.entries; e++) {
+		breathe(order, e);
 		for (uint32_t n = 0; n < order->entry[e].count; n++)
 			order->signals[order->need[order->entry[e].first + n].thread + 1]++;
+	}
 	add_up(order->signals, threads);
 	for (uint32_t t = 0; t < threads; t++)
 		at[t] = order->signals[t];
-	for (uint32_t e = 0; e < order->shape.entries; e++)
+	for (uint32_t e = 0; e < order->shape.entries; e++) {
+		breathe(order, e);
 		for (uint32_t n = 0; n < order->entry[e].count; n++) {
 			const struct rtxg_order_need *need =
 				&order->need[order->entry[e].first + n];
@@ -228,8 +253,9 @@ static void make_signals(struct rtxg_order *order)
 				(struct rtxg_order_signal){ .clock = need->clock,
 							    .thread = order->entry[e].thread };
 		}
+	}
 	for (uint32_t t = 0; t < threads; t++)
-		sort_signals(order->signal + order->signals[t],
+		sort_signals(order, order->signal + order->signals[t],
 			     order->signals[t + 1] - order->signals[t]);
 	drop_repeated_signals(order);
 }
@@ -249,6 +275,7 @@ static const struct rtxg_order_need *walk_on(struct order_walk *walk, uint32_t t
 	for (; walk->next[thread] < order->start[thread + 1]; walk->next[thread]++) {
 		const struct rtxg_order_entry *entry = &order->entry[walk->next[thread]];
 
+		breathe(order, walk->next[thread]);
 		walk->clock[thread] = entry->number;
 		for (; walk->met[thread] < entry->count; walk->met[thread]++) {
 			const struct rtxg_order_need *need =
@@ -287,7 +314,7 @@ static uint32_t wake_waiters(struct order_walk *walk, uint32_t thread, uint32_t 
 uint32_t order_walk(struct order_walk *walk, const struct rtxg_order *order, uint32_t *scratch,
 		    void (*met)(void *context, uint32_t entry), void *context)
 {
-	uint32_t threads = order->shape.threads, ready = 0, stuck = 0;
+	uint32_t threads = order->shape.threads, ready = 0, stuck = 0, turns = 0;
 
 	*walk = (struct order_walk){ .order = order,
 				     .clock = scratch,
@@ -307,6 +334,7 @@ uint32_t order_walk(struct order_walk *walk, const struct rtxg_order *order, uin
 		uint32_t thread = ready - 1;
 		const struct rtxg_order_need *need;
 
+		breathe(order, ++turns);
 		ready = walk->link[thread];
 		need = walk_on(walk, thread, met, context);
 		if (need) {
@@ -363,8 +391,10 @@ int rtxg_order_load(struct rtxg_order *order, const struct rtxg_order_entry *ent
 	err = check_entries(order, entries, needs, fault);
 	if (err)
 		return err;
-	for (uint32_t n = 0; n < order->shape.needs; n++)
+	for (uint32_t n = 0; n < order->shape.needs; n++) {
+		breathe(order, n);
 		order->need[n] = needs[n];
+	}
 	copy_entries(order, entries);
 	make_signals(order);
 	if (order_walk(&walk, order, order->scratch, NULL, NULL))

@@ -117,6 +117,39 @@ static void test_a_circle_is_named_step_by_step(void **state)
 		assert_int_equal(fault.steps[i].need.thread, fault.steps[(i + 1) % 3].thread);
 }
 
+enum { LONG = 64 * 200 };
+
+static uint32_t breaths;
+
+static void breathe(void)
+{
+	breaths++;
+}
+
+/* Two threads by turns: each entry waits for the one before. */
+static void test_each_long_loop_of_loading_breathes(void **state)
+{
+	static struct rtxg_order_entry entry[LONG];
+	static struct rtxg_order_need need[LONG];
+	static uint64_t room[6 * LONG];
+	struct rtxg_order_shape shape = { THREADS, LONG, LONG };
+
+	for (uint32_t e = 0; e < LONG; e++) {
+		entry[e] = (struct rtxg_order_entry){ e % 2, e / 2 + 1 - e % 2, e, 1, e, 0 };
+		need[e] = (struct rtxg_order_need){ 1 - e % 2, e / 2 + 1 };
+	}
+	assert_in_range(rtxg_order_size(&shape), 1, sizeof(room));
+	rtxg_order_place(&order, &shape, room);
+	order.breathe = breathe;
+	assert_int_equal(rtxg_order_load(&order, entry, need, NULL, &fault), 0);
+	/*
+	 * Once in 64 steps: entries are checked, counted, copied, their signals counted and made;
+	 * needs are copied; signals are made a heap, in half as many steps, sorted, and repeated
+	 * ones dropped; the walk looks at an entry twice, and makes a turn an entry.
+	 */
+	assert_in_range(2 * breaths, 23 * (LONG / 64), 23 * (LONG / 64) + 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +157,7 @@ int main(void)
 		cmocka_unit_test(test_death_inside_an_access_breaks_the_order),
 		cmocka_unit_test(test_an_early_end_is_seen_by_who_comes_later),
 		cmocka_unit_test(test_a_circle_is_named_step_by_step),
+		cmocka_unit_test(test_each_long_loop_of_loading_breathes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,9 +129,82 @@ static void test_overhead(void)
 	}
 }
 
+/* --- loading ---------------------------------------------------------------------------------- */
+
+enum { LOADED = 5, ENTRIES = RTXG_ORDER_KERNEL_ENTRIES_MAX, TICK_NS = 200000 };
+
+static volatile bool loading, ended;
+static uint64_t longest_wait_ns;
+
+/* Is to run every now and then: how late it does while an order is loaded. */
+static void *wake_often(void *unused)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	while (!ended) {
+		uint64_t wanted = at.tv_sec * 1000000000ull + at.tv_nsec + TICK_NS, late;
+
+		at = (struct timespec){ wanted / 1000000000ull, wanted % 1000000000ull };
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+		clock_gettime(CLOCK_MONOTONIC, &at);
+		late = at.tv_sec * 1000000000ull + at.tv_nsec - wanted;
+		if (loading && late > longest_wait_ns)
+			longest_wait_ns = late;
+	}
+	return unused;
+}
+
+/* As large an order as the module takes: each of five threads waits for all others, by turns. */
+static void test_others_run_while_an_order_is_loaded(void)
+{
+	static struct rtxg_order_entry entries[ENTRIES];
+	static struct rtxg_order_need needs[ENTRIES][LOADED - 1];
+	struct rtxg_order_load load = { .size = sizeof(load),
+					.prototype = 1,
+					.threads = LOADED,
+					.entries = ENTRIES,
+					.needs = ENTRIES * (LOADED - 1),
+					.entry = (uintptr_t)entries,
+					.need = (uintptr_t)needs };
+	struct sched_param high = { .sched_priority = 50 };
+	int device = open_rtxg(), fd;
+	uint64_t begin;
+	pthread_t other;
+
+	for (uint32_t e = 0; e < ENTRIES; e++) {
+		uint32_t own = e % LOADED, number = e / LOADED + 1, count = 0;
+
+		for (uint32_t t = 0; t < LOADED; t++)
+			if (t != own)
+				needs[e][count++] =
+					(struct rtxg_order_need){ t, number + (t < own) };
+		entries[e] = (struct rtxg_order_entry){ own, number, e * count, count, e, 0 };
+	}
+	pthread_create(&other, NULL, wake_often, NULL);
+	check(!pthread_setschedparam(other, SCHED_FIFO, &high), "a priority");
+	begin = rtxg_now_ns();
+	loading = true;
+	fd = ioctl(device, RTXG_IOC_ORDER_LOAD, &load);
+	loading = false;
+	begin = rtxg_now_ns() - begin;
+	ended = true;
+	pthread_join(other, NULL);
+	check(fd >= 0, "the order is refused: fault %u", load.fault.kind);
+	value("order_load", begin / 1e6, "ms");
+	value("order_load_longest_wait", longest_wait_ns / 1e6, "ms");
+	/* the kernel's own steps are longer than ours: it makes pages zero, many at a time */
+	if (!kernel_with_checks())
+		check(longest_wait_ns * 20 < begin, "another thread waited for %.3f of %.3f ms",
+		      longest_wait_ns / 1e6, begin / 1e6);
+	close(fd);
+	close(device);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
+		{ "others run while an order is loaded", test_others_run_while_an_order_is_loaded },
 		{ "overhead of thread order", test_overhead },
 	};
 
