@@ -146,7 +146,8 @@ void rtxg_cpu_own_attributes(const struct task_struct *thread, struct sched_attr
 	own = setting_of(thread);
 	own = rtxg_inherit_own(&heir->state, &own);
 	attr->sched_priority = own.priority;
-	attr->sched_flags = own.reset ? SCHED_FLAG_RESET_ON_FORK : 0;
+	attr->sched_flags &= ~SCHED_FLAG_RESET_ON_FORK;
+	attr->sched_flags |= own.reset ? SCHED_FLAG_RESET_ON_FORK : 0;
 }
 
 void rtxg_cpu_save_attributes(struct cpu_thread *th)
@@ -164,6 +165,8 @@ void rtxg_cpu_save_attributes(struct cpu_thread *th)
 		th->saved.sched_runtime = task->dl.dl_runtime;
 		th->saved.sched_deadline = task->dl.dl_deadline;
 		th->saved.sched_period = task->dl.dl_period;
+		th->saved.sched_flags |=
+			task->dl.flags & (SCHED_FLAG_RECLAIM | SCHED_FLAG_DL_OVERRUN);
 	}
 	rtxg_cpu_own_attributes(task, &th->saved);
 	cpumask_copy(th->saved_mask, &task->cpus_mask);

@@ -109,22 +109,83 @@ static void test_put_back(void)
 	close(fd);
 }
 
+/* The kernel's struct sched_attr. */
+struct attributes {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime, deadline, period;
+};
+
 /* Reserves 30 % of a CPU for a process, as chrt -d does. 0 or negative errno. */
-static int reserve(pid_t pid)
+static int reserve_so(pid_t pid, uint64_t flags)
 {
-	const struct {
-		uint32_t size, policy;
-		uint64_t flags;
-		int32_t nice;
-		uint32_t priority;
-		uint64_t runtime, deadline, period;
-	} attr = { .size = sizeof(attr),
-		   .policy = SCHED_DEADLINE,
-		   .runtime = 30 * MS,
-		   .deadline = 100 * MS,
-		   .period = 100 * MS };
+	const struct attributes attr = { .size = sizeof(attr),
+					 .policy = SCHED_DEADLINE,
+					 .flags = flags,
+					 .runtime = 30 * MS,
+					 .deadline = 100 * MS,
+					 .period = 100 * MS };
 
 	return syscall(SYS_sched_setattr, pid, &attr, 0) ? -errno : 0;
+}
+
+static int reserve(pid_t pid)
+{
+	return reserve_so(pid, 0);
+}
+
+static struct attributes attributes_of(pid_t pid)
+{
+	struct attributes attr = { 0 };
+
+	check(!syscall(SYS_sched_getattr, pid, &attr, sizeof(attr), 0), "sched_getattr: %d", errno);
+	return attr;
+}
+
+/* Attaches it under another policy, and detaches it. */
+static void attach_and_detach(pid_t pid)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_FP, 100 * MS);
+	struct rtxg_cpu_pid who = { .size = sizeof(who), .pid = pid };
+	int priority, fd = open_rtxg();
+
+	params.pid = pid;
+	params.priority = 42;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	check(policy_of(pid, &priority) == SCHED_FIFO && priority == 42, "not FIFO 42");
+	check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
+	close(fd);
+}
+
+/*
+ * What a reservation says besides its time: it reclaims, it is told of overruns, its children. The
+ * child runs, since the kernel never takes a reservation back from a task that has not run with it.
+ */
+static void test_flags_of_a_reservation_are_put_back(void)
+{
+	pid_t child;
+
+	fflush(NULL);
+	/* the signal of an overrun ends no child */
+	signal(SIGXCPU, SIG_IGN);
+	child = fork();
+	if (!child)
+		for (;;)
+			;
+	signal(SIGXCPU, SIG_DFL);
+	for (uint64_t flags = 0; flags < 8; flags++) {
+		struct attributes now;
+
+		check(!reserve_so(child, flags), "flags %d", (int)flags);
+		attach_and_detach(child);
+		now = attributes_of(child);
+		check(now.policy == SCHED_DEADLINE && now.flags == flags &&
+			      now.runtime == 30 * MS && now.period == 100 * MS,
+		      "flags %d: policy %u, flags %d", (int)flags, now.policy, (int)now.flags);
+	}
+	end_child(child);
 }
 
 /*
@@ -949,6 +1010,7 @@ int main(void)
 	static const struct ktap_case cases[] = {
 		{ "put_back", test_put_back },
 		{ "put_back_without_its_reservation", test_put_back_without_its_reservation },
+		{ "flags_of_a_reservation_are_put_back", test_flags_of_a_reservation_are_put_back },
 		{ "new_threads_are_put_back", test_new_threads_are_put_back },
 		{ "rate_monotonic", test_rate_monotonic },
 		{ "worst_fit", test_worst_fit },
