@@ -53,6 +53,7 @@ struct served {
 	struct task_struct *thread;
 	struct sched_attr saved;
 	cpumask_var_t saved_mask;
+	int cpu; /* that we have put it on; -1: its CPUs are not ours */
 };
 
 struct rtxg_owned {
@@ -266,6 +267,17 @@ static struct rtxg_serve decide(struct rtxg_owned *owned)
 	return rtxg_serve(&owned->rule, owners, count);
 }
 
+/*
+ * Whether a thread's CPUs are those that we gave it. The kernel sets others when the interrupt is
+ * steered elsewhere, and so may anybody. A CPU that went has taken ours with it.
+ */
+static bool is_placed(const struct served *served)
+{
+	return served->cpu >= 0 &&
+	       (cpumask_equal(&served->thread->cpus_mask, cpumask_of(served->cpu)) ||
+		!cpu_online(served->cpu));
+}
+
 static void set(const struct rtxg_owned *owned, struct served *served,
 		const struct rtxg_serve *serve)
 {
@@ -274,12 +286,14 @@ static void set(const struct rtxg_owned *owned, struct served *served,
 					 .sched_priority = serve->priority };
 	const struct cpumask *mask = serve->cpu >= 0 ? cpumask_of(serve->cpu) : served->saved_mask;
 
+	if (!is_placed(served))
+		cpumask_copy(served->saved_mask, &served->thread->cpus_mask);
 	if (!owned->server && (served->thread->policy != SCHED_FIFO ||
 			       served->thread->rt_priority != serve->priority))
 		sched_setattr_nocheck(served->thread, &attr);
-	/* the kernel sets it again when the interrupt is steered elsewhere */
-	if (!cpumask_equal(&served->thread->cpus_mask, mask))
-		set_cpus_allowed_ptr(served->thread, mask);
+	if (cpumask_equal(&served->thread->cpus_mask, mask) ||
+	    !set_cpus_allowed_ptr(served->thread, mask))
+		served->cpu = serve->cpu;
 }
 
 static void serve(struct kthread_work *work)
@@ -319,6 +333,7 @@ static void save(struct served *served, struct task_struct *thread)
 					     .sched_priority = thread->rt_priority,
 					     .sched_nice = task_nice(thread) };
 	cpumask_copy(served->saved_mask, &thread->cpus_mask);
+	served->cpu = -1;
 	WRITE_ONCE(served->thread, thread);
 }
 
@@ -463,7 +478,8 @@ void rtxg_owned_end(struct rtxg_owned *owned, bool gone)
 		if (!served->thread)
 			continue;
 		if (!gone) {
-			set_cpus_allowed_ptr(served->thread, served->saved_mask);
+			if (is_placed(served))
+				set_cpus_allowed_ptr(served->thread, served->saved_mask);
 			sched_setattr_nocheck(served->thread, &served->saved);
 		}
 		put_task_struct(served->thread);

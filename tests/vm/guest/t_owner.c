@@ -6,24 +6,7 @@
 #include "gpu.h"
 #include "owner.h"
 
-#include <dirent.h>
-
 #include "rtxg_core.h"
-
-static struct watched watch_edu(bool bound)
-{
-	struct rtxg_irq_attach attach = { .size = sizeof(attach),
-					  .flags = RTXG_IRQ_F_BY_NAME | RTXG_IRQ_F_AFTER,
-					  .name = "rtxg_edu0" };
-	struct rtxg_irq_bind bind = { .size = sizeof(bind) };
-	struct watched w = { .fd = open_rtxg() };
-
-	check(!call(w.fd, RTXG_IOC_IRQ_ATTACH, &attach), "attach");
-	w.id = bind.id = attach.id;
-	w.irq = attach.irq;
-	check(!bound || !call(w.fd, RTXG_IOC_IRQ_BIND, &bind), "bind");
-	return w;
-}
 
 /*
  * Whether the module's parameter says that the interrupt of edu is served so; NULL: that it is not.
@@ -42,45 +25,12 @@ static bool told(const struct watched *w, const char *mode)
 		     text);
 }
 
-/* The driver's threads now: 0, 1 or 2 of them. */
-static int irq_threads(pid_t tids[2])
-{
-	char name[300], line[64];
-	DIR *folder = opendir("/proc");
-	struct dirent *entry;
-	int count = 0;
-
-	while (folder && count < 2 && (entry = readdir(folder))) {
-		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
-			continue;
-		snprintf(name, sizeof(name), "/proc/%s/comm", entry->d_name);
-		/* irq/25-rtxg_edu0, and of the second irq/25-s-rtxg_ed */
-		if (read_text(name, line, sizeof(line)) && !strncmp(line, "irq/", 4) &&
-		    (strstr(line, "-rtxg_edu0") || strstr(line, "-s-rtxg_edu")))
-			tids[count++] = atoi(entry->d_name);
-	}
-	if (folder)
-		closedir(folder);
-	return count;
-}
-
 static void become(int priority)
 {
 	struct sched_param param = { .sched_priority = priority };
 
 	check(!pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &param),
 	      "priority %d", priority);
-}
-
-/* What is set follows at once, but it is another thread that does it. */
-static void all_at(const pid_t *tids, int count, int priority, const char *when)
-{
-	for (int i = 0; i < count; i++) {
-		for (int n = 0; n < 60000 && priority_of(tids[i]) != priority; n++)
-			sleep_ns(MS);
-		check(priority_of(tids[i]) == priority, "%s: thread %d has %d instead of %d", when,
-		      i, priority_of(tids[i]), priority);
-	}
 }
 
 static void one_interrupt(void)
@@ -92,11 +42,11 @@ static void one_interrupt(void)
 }
 
 /* Which CPU the kernel has chosen for the interrupt depends on all that was requested before. */
-static void steer_to_cpu_0(void)
+static void steer_to_cpu(int cpu)
 {
 	char command[96];
 
-	snprintf(command, sizeof(command), "echo 0 >/proc/irq/%" PRIu64 "/smp_affinity_list",
+	snprintf(command, sizeof(command), "echo %d >/proc/irq/%" PRIu64 "/smp_affinity_list", cpu,
 		 (uint64_t)edu_stats(0).irq);
 	check(!shell(command), "the interrupt stays");
 	/* the first still comes where it came */
@@ -356,7 +306,7 @@ static void test_on_the_owners_cpu(void)
 	CPU_ZERO(&one);
 	CPU_SET(1, &one);
 	irq_threads(tids);
-	steer_to_cpu_0();
+	steer_to_cpu(0);
 	w = watch_edu(false);
 	become(20);
 	on_cpu(1);
@@ -372,6 +322,43 @@ static void test_on_the_owners_cpu(void)
 	sched_getaffinity(tids[0], sizeof(now), &now);
 	check(!CPU_EQUAL(&now, &one) && owner_of(&w).cpu == -1, "held on the owner's CPU");
 	become(0);
+	sched_setaffinity(0, sizeof(all), &all);
+	close(w.fd);
+}
+
+static bool stays_on(pid_t tid, int cpu)
+{
+	cpu_set_t now;
+
+	sched_getaffinity(tid, sizeof(now), &now);
+	return CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now);
+}
+
+/* The kernel sets those of the thread where the interrupt is steered elsewhere. */
+static void test_cpus_that_another_has_set_stay(void)
+{
+	struct watched w;
+	cpu_set_t all;
+	pid_t tids[2];
+
+	sched_getaffinity(0, sizeof(all), &all);
+	steer_to_cpu(0);
+	if (!check(irq_threads(tids) >= 1 && stays_on(tids[0], 0), "a thread on CPU 0"))
+		return;
+	w = watch_edu(false);
+	check(!own(&w, RTXG_IRQ_FIXED, 7, 0, 0), "own");
+	steer_to_cpu(1);
+	check(stays_on(tids[0], 1), "not where the interrupt went");
+	check(!own(&w, RTXG_IRQ_FIXED, 8, 0, 0) && stays_on(tids[0], 1), "put back meanwhile");
+	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0) && stays_on(tids[0], 1), "put back at the end");
+	on_cpu(1);
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, gettid()) && stays_on(tids[0], 1), "own");
+	steer_to_cpu(0);
+	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0) && stays_on(tids[0], 0),
+	      "not where the interrupt went while it had an owner");
+	/* what it had before is put back where nobody has set it since */
+	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, gettid()) && stays_on(tids[0], 1), "own again");
+	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0) && stays_on(tids[0], 0), "not put back");
 	sched_setaffinity(0, sizeof(all), &all);
 	close(w.fd);
 }
@@ -447,7 +434,7 @@ static void test_tasklets_at_their_owners_priority(void)
 	check(!edu_form(0, RTXG_EDU_F_TOP), "form");
 	/* what is interrupted is not the owner, which has just launched */
 	sched_getaffinity(0, sizeof(all), &all);
-	steer_to_cpu_0();
+	steer_to_cpu(0);
 	on_cpu(1);
 	one_served();
 	w = watch_edu(false);
@@ -785,6 +772,7 @@ int main(void)
 		{ "owner_is_the_holder_of_a_pool", test_owner_is_the_holder_of_a_pool },
 		{ "inherited_priority_at_once", test_inherited_priority_at_once },
 		{ "on_the_owners_cpu", test_on_the_owners_cpu },
+		{ "cpus_that_another_has_set_stay", test_cpus_that_another_has_set_stay },
 		{ "owner_and_driver_go", test_owner_and_driver_go },
 		{ "tasklets_at_their_owners_priority", test_tasklets_at_their_owners_priority },
 		{ "driver_goes_with_its_tasklets", test_driver_goes_with_its_tasklets },
