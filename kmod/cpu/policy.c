@@ -287,9 +287,21 @@ static int place(struct cpu_task *t, const struct cpumask *set)
 	return err;
 }
 
+/* The CPU is the last one of those that the task's threads were put on. */
+static bool goes_with(const struct cpu_task *t, unsigned int cpu)
+{
+	unsigned int other;
+
+	if (!t->confined || !cpumask_test_cpu(cpu, t->domain))
+		return false;
+	for_each_cpu_and(other, t->domain, cpu_online_mask) if (other != cpu) return false;
+	return true;
+}
+
 /*
- * A CPU goes: its tasks move to the least loaded of the others. The kernel has widened their masks
- * by now.
+ * A CPU goes: its tasks move to the least loaded of the others, and where it was the last one of a
+ * cluster, each thread of the cluster's tasks to where it ran before us. The kernel has widened
+ * their masks by now, or will as they wake up.
  */
 int rtxg_cpu_goes(unsigned int cpu)
 {
@@ -297,19 +309,25 @@ int rtxg_cpu_goes(unsigned int cpu)
 
 	rt_mutex_lock(&rtxg_cpu_lock);
 	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
+		pid_t pid = rtxg_cpu_first(t)->task->pid;
 		bool ready = t->edf.ready;
-		int to;
+		int to = -1;
 
-		if (t->cpu != (int)cpu)
+		if (!goes_with(t, cpu))
 			continue;
-		to = least_loaded(t, rtxg_cpu_first(t)->saved_mask, cpu);
-		if (to < 0)
-			continue;
+		if (t->cpu >= 0) {
+			to = least_loaded(t, rtxg_cpu_first(t)->saved_mask, cpu);
+			if (to < 0)
+				continue;
+		}
 		if (ready)
 			rtxg_cpu_edf_remove(t);
-		if (!put_on_cpu(t, to))
-			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu,
-				rtxg_cpu_first(t)->task->pid, to);
+		if (to >= 0 && !put_on_cpu(t, to))
+			pr_info("rtxg: CPU %u goes, task %d moves to CPU %d\n", cpu, pid, to);
+		if (to < 0 && !confine(t, NULL))
+			pr_info("rtxg: CPU %u goes, the last one of its cluster: task %d runs "
+				"where it did before\n",
+				cpu, pid);
 		if (ready)
 			rtxg_cpu_edf_insert(t);
 	}

@@ -1005,6 +1005,49 @@ static void test_hotplug(void)
 	end_child(params.pid);
 }
 
+/* Its tasks are no cluster's then: they compete with all that run where they ran before. */
+static void test_the_last_cpu_of_a_cluster_goes(void)
+{
+	struct rtxg_cpu_task params = task_params(RTXG_CPU_EDF, 100 * MS), now = params;
+	pid_t child = idle_child(), busy = idle_child();
+	struct rtxg_cpu_pid who = { .size = sizeof(who) };
+	uint64_t second = 2, both = 3, out = 0;
+	cpu_set_t before, mask;
+	int fd = open_rtxg();
+
+	if (access("/sys/devices/system/cpu/cpu1/online", W_OK))
+		skip("the guest has one CPU");
+	sched_getaffinity(child, sizeof(before), &before);
+	params.flags = RTXG_CPU_F_CLUSTER;
+	params.set_size = now.set_size = sizeof(second);
+	now.set = (uintptr_t)&out;
+	now.pid = params.pid = child;
+	params.set = (uintptr_t)&second;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	params.pid = busy;
+	params.set = (uintptr_t)&both;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach to both");
+	check(!shell("echo 0 >/sys/devices/system/cpu/cpu1/online"), "offline");
+	check(!call(fd, RTXG_IOC_CPU_GET, &now) && out == 3, "competes for %llx",
+	      (unsigned long long)out);
+	/* what a cluster without a CPU could not do */
+	params.pid = child;
+	params.set = params.set_size = 0;
+	params.deadline_ns = 90 * MS;
+	check(!call(fd, RTXG_IOC_CPU_SET, &params), "cannot be changed");
+	check(!shell("echo 1 >/sys/devices/system/cpu/cpu1/online"), "online");
+	for (int i = 0; i < 2; i++) {
+		who.pid = i ? busy : child;
+		sched_getaffinity(who.pid, sizeof(mask), &mask);
+		check(CPU_EQUAL(&mask, &before), "task %d is held by a cluster that is none", i);
+		check(!call(fd, RTXG_IOC_CPU_DETACH, &who), "detach");
+		sched_getaffinity(who.pid, sizeof(mask), &mask);
+		check(CPU_EQUAL(&mask, &before), "task %d: affinity not put back", i);
+		end_child(who.pid);
+	}
+	close(fd);
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
@@ -1026,6 +1069,7 @@ int main(void)
 		{ "budget_signal", test_budget_signal },
 		{ "death_in_every_state", test_death_in_every_state },
 		{ "hotplug", test_hotplug },
+		{ "the_last_cpu_of_a_cluster_goes", test_the_last_cpu_of_a_cluster_goes },
 	};
 
 	load_module();
