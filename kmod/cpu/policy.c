@@ -301,12 +301,15 @@ static bool goes_with(const struct cpu_task *t, unsigned int cpu)
 /*
  * A CPU goes: its tasks move to the least loaded of the others, and where it was the last one of a
  * cluster, each thread of the cluster's tasks to where it ran before us. The kernel has widened
- * their masks by now, or will as they wake up.
+ * their masks by now, or will as they wake up. For a suspend nothing moves: programs are frozen,
+ * and the CPU is back before they go on.
  */
 int rtxg_cpu_goes(unsigned int cpu)
 {
 	struct cpu_task *t;
 
+	if (cpuhp_tasks_frozen)
+		return 0;
 	rt_mutex_lock(&rtxg_cpu_lock);
 	list_for_each_entry (t, &rtxg_cpu_tasks, all_node) {
 		pid_t pid = rtxg_cpu_first(t)->task->pid;

@@ -1028,8 +1028,8 @@ static void test_the_last_cpu_of_a_cluster_goes(void)
 	params.set = (uintptr_t)&both;
 	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach to both");
 	check(!shell("echo 0 >/sys/devices/system/cpu/cpu1/online"), "offline");
-	check(!call(fd, RTXG_IOC_CPU_GET, &now) && out == 3, "competes for %llx",
-	      (unsigned long long)out);
+	check(!call(fd, RTXG_IOC_CPU_GET, &now), "get");
+	check(out == 3, "competes for %llx", (unsigned long long)out);
 	/* what a cluster without a CPU could not do */
 	params.pid = child;
 	params.set = params.set_size = 0;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * t_zlockdown.c - what a locked down kernel refuses. The last of the programs by its name: a kernel
- * that was locked down stays so until the next boot, and loads no module that it does not trust.
+ * t_zlockdown.c - what a suspend leaves as it is, and what a locked down kernel refuses. The last
+ * of the programs by its name: a kernel that was locked down stays so until the next boot, and
+ * loads no module that it does not trust.
  */
 #include "rtxg_vm.h"
+
+#include <rtxg/cpu.h>
 
 #include <sys/mount.h>
 
@@ -48,9 +51,86 @@ static void test_registers_are_closed(void)
 	check(!err, "no register: %d", err);
 }
 
+/* A process that does nothing until it is killed. */
+static pid_t idle_child(void)
+{
+	fflush(NULL);
+	pid_t child = fork();
+
+	if (!child)
+		for (;;)
+			pause();
+	return child;
+}
+
+static void end_child(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+/* As far as the CPUs have gone, and back. False: this kernel cannot. */
+static bool suspend_for_a_moment(void)
+{
+	char text[64];
+
+	if (access("/sys/power/pm_test", W_OK) ||
+	    !read_text("/sys/power/state", text, sizeof(text)) || !strstr(text, "mem") ||
+	    !read_text("/sys/power/mem_sleep", text, sizeof(text)) || !strstr(text, "deep"))
+		return false;
+	check(!shell("echo deep >/sys/power/mem_sleep; echo processors >/sys/power/pm_test; "
+		     "echo 0 >/sys/module/suspend/parameters/pm_test_delay; "
+		     "echo mem >/sys/power/state"),
+	      "no suspend");
+	check(!shell("echo none >/sys/power/pm_test"), "pm_test");
+	return true;
+}
+
+/* The CPUs that go for a suspend come back before a task goes on: it is where it was. */
+static void test_a_suspend_moves_nothing(void)
+{
+	struct rtxg_cpu_task params = { .size = sizeof(params),
+					.policy = RTXG_CPU_EDF,
+					.period_ns = 100000000 },
+			     now = params;
+	struct rtxg_cpu_stats stats = { .size = sizeof(stats) };
+	uint64_t second = 2, out = 0;
+	cpu_set_t mask;
+	int fd = open_rtxg();
+
+	now.pid = params.pid = idle_child();
+	params.flags = RTXG_CPU_F_PARTITIONED | RTXG_CPU_F_CPU;
+	params.cpu = 1;
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach");
+	params.pid = idle_child();
+	params.flags = RTXG_CPU_F_CLUSTER;
+	params.set = (uintptr_t)&second;
+	params.set_size = sizeof(second);
+	check(!call(fd, RTXG_IOC_CPU_ATTACH, &params), "attach to a cluster");
+	bool suspended = suspend_for_a_moment();
+
+	stats.pid = now.pid;
+	check(!call(fd, RTXG_IOC_CPU_STATS, &stats), "stats");
+	check(stats.cpu == 1, "on CPU %u", stats.cpu);
+	sched_getaffinity(now.pid, sizeof(mask), &mask);
+	check(CPU_COUNT(&mask) == 1 && CPU_ISSET(1, &mask), "not on CPU 1 alone");
+	end_child(now.pid);
+	now.pid = params.pid;
+	now.set = (uintptr_t)&out;
+	now.set_size = sizeof(out);
+	check(!call(fd, RTXG_IOC_CPU_GET, &now), "get");
+	check(out == 2, "in a cluster of %llx", (unsigned long long)out);
+	end_child(now.pid);
+	close(fd);
+	if (!suspended)
+		skip("this kernel or machine has no suspend to memory, or no test of it");
+}
+
 int main(void)
 {
 	static const struct ktap_case cases[] = {
+		/* here, since the display of t_virtio stood still after a suspend */
+		{ "a_suspend_moves_nothing", test_a_suspend_moves_nothing },
 		{ "registers_are_closed", test_registers_are_closed },
 	};
 
