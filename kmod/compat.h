@@ -11,6 +11,7 @@
 #include <linux/irq.h>
 #include <linux/irqdesc.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
@@ -39,6 +40,16 @@ static inline void rtxg_hrtimer_setup(struct hrtimer *timer,
 #else
 #define RTXG_PF_USER_WORKER 0
 #endif
+
+/* For how long at a time an ordinary task asked to run (sched_runtime); 0: as the kernel has it. */
+static inline u64 rtxg_own_slice(const struct task_struct *task)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+	return task->se.custom_slice ? task->se.slice : 0;
+#else
+	return 0;
+#endif
+}
 
 static inline void rtxg_vm_flags(struct vm_area_struct *vma, unsigned long set, unsigned long clear)
 {

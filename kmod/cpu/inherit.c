@@ -116,6 +116,7 @@ static void set(struct task_struct *thread, const struct rtxg_inherit_setting *s
 		.sched_flags = setting->reset ? SCHED_FLAG_RESET_ON_FORK : 0,
 		.sched_nice = task_nice(thread),
 		.sched_priority = setting->priority,
+		.sched_runtime = rtxg_own_slice(thread),
 	};
 
 	sched_setattr_nocheck(thread, &attr);
@@ -160,6 +161,7 @@ void rtxg_cpu_save_attributes(struct cpu_thread *th)
 		.sched_nice = task_nice(task),
 		.sched_priority = task->rt_priority,
 		.sched_flags = task->sched_reset_on_fork ? SCHED_FLAG_RESET_ON_FORK : 0,
+		.sched_runtime = rtxg_own_slice(task),
 	};
 	if (task->policy == SCHED_DEADLINE) {
 		th->saved.sched_runtime = task->dl.dl_runtime;

@@ -188,6 +188,30 @@ static void test_flags_of_a_reservation_are_put_back(void)
 	end_child(child);
 }
 
+/* For how long at a time it runs, which an ordinary task may say from Linux 6.12 on. */
+static void test_slice_is_put_back(void)
+{
+	struct attributes asked = { .size = sizeof(asked), .nice = 3, .runtime = 7 * MS }, now;
+	pid_t child = idle_child(), other = idle_child();
+	uint64_t usual = attributes_of(other).runtime;
+
+	check(!syscall(SYS_sched_setattr, child, &asked, 0), "sched_setattr: %d", errno);
+	bool can = attributes_of(child).runtime == 7 * MS;
+
+	attach_and_detach(child);
+	attach_and_detach(other);
+	now = attributes_of(child);
+	check(now.policy == SCHED_OTHER && now.nice == 3 && (!can || now.runtime == 7 * MS),
+	      "policy %u, nice %d, %f ms", now.policy, now.nice, now.runtime / 1e6);
+	now = attributes_of(other);
+	check(now.runtime == usual, "that of another was %f ms, and is %f ms", usual / 1e6,
+	      now.runtime / 1e6);
+	end_child(child);
+	end_child(other);
+	if (!can)
+		skip("tasks have no slices of their own here");
+}
+
 /*
  * Reserves all that is left, each part by a process of its own, and returns their number. Who has
  * changed its policy or has ended keeps its part until its zero-lag time, at most a period later:
@@ -1054,6 +1078,7 @@ int main(void)
 		{ "put_back", test_put_back },
 		{ "put_back_without_its_reservation", test_put_back_without_its_reservation },
 		{ "flags_of_a_reservation_are_put_back", test_flags_of_a_reservation_are_put_back },
+		{ "slice_is_put_back", test_slice_is_put_back },
 		{ "new_threads_are_put_back", test_new_threads_are_put_back },
 		{ "rate_monotonic", test_rate_monotonic },
 		{ "worst_fit", test_worst_fit },
