@@ -314,8 +314,10 @@ static int enter(struct khost_task *task, struct rtxg_host_open *open)
 		account = rtxg_host_new_account(gpu, open->vgpu, &plain);
 	else
 		made = false;
-	if (IS_ERR(account))
+	if (IS_ERR(account)) {
+		rtxg_host_drop_automatic_gpu(gpu);
 		return PTR_ERR(account);
+	}
 	account->automatic |= made;
 	err = -EACCES;
 	if (!rtxg_host_may_use(account))

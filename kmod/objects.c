@@ -139,20 +139,28 @@ struct khost_account *rtxg_host_new_account(u32 gpu, const char *name,
 	return account;
 }
 
+void rtxg_host_drop_automatic_gpu(u32 gpu)
+{
+	const struct rtxg_event event = { .type = RTXG_EV_GPU_REMOVE, .gpu = gpu };
+	struct rtxg_refusal refusal = rtxg_host.refusal; /* of what was asked, not of this */
+
+	/* refused while anything is on it */
+	if (rtxg_host.gpus[gpu].automatic && !rtxg_host_event(&event))
+		WRITE_ONCE(rtxg_host.gpus[gpu].used, false);
+	rtxg_host.refusal = refusal;
+}
+
 void rtxg_host_drop_automatic(struct khost_account *account)
 {
-	struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE, .vgpu = account->permit.vgpu };
-	struct rtxg_refusal refusal = rtxg_host.refusal; /* of what was asked, not of this */
-	u32 gpu = account->gpu;
+	const struct rtxg_event event = { .type = RTXG_EV_VGPU_REMOVE,
+					  .vgpu = account->permit.vgpu };
+	struct rtxg_refusal refusal = rtxg_host.refusal;
 
 	/* refused while a task is in it; one on its way here is not known to the core */
 	if (account->automatic && !READ_ONCE(account->incoming) && !rtxg_host_event(&event))
 		account->used = false;
-	event = (struct rtxg_event){ .type = RTXG_EV_GPU_REMOVE, .gpu = gpu };
-	/* refused while anything else is on it */
-	if (rtxg_host.gpus[gpu].automatic && !rtxg_host_event(&event))
-		WRITE_ONCE(rtxg_host.gpus[gpu].used, false);
 	rtxg_host.refusal = refusal;
+	rtxg_host_drop_automatic_gpu(account->gpu);
 }
 
 void rtxg_host_sweep(void)

@@ -22,6 +22,8 @@ int rtxg_host_get_gpu(const char *name, bool automatic);
 struct khost_account *rtxg_host_find_account(u32 gpu, const char *name);
 struct khost_account *rtxg_host_new_account(u32 gpu, const char *name,
 					    const struct rtxg_vgpu_params *params);
+/* Nothing was put on it, or that has gone: a GPU that was made for a task goes. */
+void rtxg_host_drop_automatic_gpu(u32 gpu);
 /* The last task has left: what was made for it goes. */
 void rtxg_host_drop_automatic(struct khost_account *account);
 /* After moves, which happen where nothing can be removed. */

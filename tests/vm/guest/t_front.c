@@ -546,6 +546,38 @@ static void test_invented_names(void)
 	check(!name_one("0000:01:00.0") && !name_one("gpu \303\244#1"), "good names");
 }
 
+static int count_gpus(void)
+{
+	struct rtxg_host_gpu rows[32];
+	int fd = open_rtxg(), count;
+
+	count = list(fd, RTXG_HOST_LIST_GPUS, 0, 32, sizeof(rows[0]), rows, NULL);
+	close(fd);
+	return count;
+}
+
+/* The GPU that a task names goes with the task, also where no vGPU is left for it. */
+static void test_a_refused_task_leaves_no_gpu(void)
+{
+	int made = 0, before, after, err = 0;
+	char name[16];
+
+	for (; made < 1024 && !err; made += !err) {
+		snprintf(name, sizeof(name), "full%d", made);
+		err = make_vgpu(name, 0);
+	}
+	check(made > 0 && err == -ENOSPC, "vGPU %d: %d", made, err);
+	before = count_gpus();
+	err = name_one("elsewhere");
+	check(err == -ENOSPC, "a task: %d", err);
+	after = count_gpus();
+	check(before > 0 && after == before, "%d GPUs became %d", before, after);
+	while (made--) {
+		snprintf(name, sizeof(name), "full%d", made);
+		check(!remove_vgpu(name), "remove");
+	}
+}
+
 static int use_limited(void *argument)
 {
 	struct rtxg_host_open task;
@@ -1115,6 +1147,7 @@ int main(void)
 		{ "limit_of_a_user", test_limit_of_a_user },
 		{ "limit_of_a_user_namespace", test_limit_of_a_user_namespace },
 		{ "invented_names", test_invented_names },
+		{ "a_refused_task_leaves_no_gpu", test_a_refused_task_leaves_no_gpu },
 		{ "who_may", test_who_may },
 		{ "refusal_is_explained", test_refusal_is_explained },
 		{ "configuration_and_rules", test_configuration_and_rules },
