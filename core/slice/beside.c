@@ -230,9 +230,12 @@ static bool wants_more(const struct rtxg_slice *s, uint32_t id)
 
 	if (may_queue(s, id) || is_unseen(s, id))
 		return true;
-	for (i = 0; i < s->context_high; i++)
-		if (s->contexts[i].used && s->contexts[i].tenant == id && s->contexts[i].cuts > CUT)
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		if (context->used && context->tenant == id && context->cuts > CUT)
 			return true;
+	}
 	return false;
 }
 
@@ -268,9 +271,11 @@ static uint64_t due_of_one(const struct rtxg_slice *s, uint32_t id)
 {
 	uint32_t contexts = 0, i;
 
-	for (i = 0; i < s->context_high; i++)
-		contexts +=
-			s->contexts[i].used && s->contexts[i].active && s->contexts[i].tenant == id;
+	for (i = 0; i < s->context_high; i++) {
+		const struct slice_context *context = &s->contexts[i];
+
+		contexts += context->used && context->active && context->tenant == id ? 1 : 0;
+	}
 	return s->tenants[id].share_ppm / (contexts ? contexts : 1);
 }
 

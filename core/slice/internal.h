@@ -295,7 +295,7 @@ struct rtxg_slice {
 	uint64_t acted_at, acted;
 	uint32_t ended;	  /* context whose stay ended last */
 	uint64_t over_at; /* up to then one stayed beyond its slice: no other wanted the engine */
-	uint64_t dry_at, dry_before; /* ends of the last two stays that their slices did not end */
+	uint64_t dry_at, dry_before; /* ends of the last two stays that were shorter than slices */
 	uint64_t set_at;	     /* a slice was set last */
 	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
 	bool beside_set;       /* and whether slices are so */
@@ -437,11 +437,8 @@ void slice_charge_change(struct rtxg_slice *s, struct slice_context *context, ui
 void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
 /* The log has been read up to then: a stay that it told of before went on. */
 void slice_was_on(struct slice_context *context, uint64_t upto);
-/* Was a stay of that length ended by its slice? Longer ones ended when another one came. */
+/* Was a stay of so many ns ended by its slice? Longer ones ended when another one came. */
 bool slice_was_cut(const struct rtxg_slice *s, const struct slice_context *context, uint64_t stay);
-
-/* Its slice where several tenants run together; 0: it is none of those. */
-uint64_t slice_together(const struct rtxg_slice *s, const struct slice_context *context);
 
 /* Its stay ended at that time. */
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
@@ -559,6 +556,8 @@ void slice_beside_none(struct rtxg_slice *s);
 uint64_t slice_change_ns(const struct rtxg_slice *s);
 /* It came onto the engine at that time. */
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at);
+/* Its slice in ns where several tenants run together; 0: it is none of those. */
+uint64_t slice_together(const struct rtxg_slice *s, const struct slice_context *context);
 
 /* slow.c: the host has come for its timer. */
 void slice_came(struct rtxg_slice *s);
