@@ -39,6 +39,24 @@ static inline void sleep_ns(uint64_t ns)
 		;
 }
 
+/* A process that does nothing until it is killed. */
+static inline pid_t idle_child(void)
+{
+	fflush(NULL);
+	pid_t child = fork();
+
+	if (!child)
+		for (;;)
+			pause();
+	return child;
+}
+
+static inline void end_child(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
 /* ioctl that gives a negative errno. */
 static inline int call(int fd, unsigned long command, void *argument)
 {

@@ -25,24 +25,6 @@ static struct rtxg_cpu_stats stats_of(int fd, int pid)
 	return stats;
 }
 
-/* A process that does nothing until it is killed. */
-static pid_t idle_child(void)
-{
-	fflush(NULL);
-	pid_t child = fork();
-
-	if (!child)
-		for (;;)
-			pause();
-	return child;
-}
-
-static void end_child(pid_t child)
-{
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-}
-
 static int policy_of(pid_t pid, int *priority)
 {
 	struct sched_param param;

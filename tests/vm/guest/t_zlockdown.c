@@ -51,24 +51,6 @@ static void test_registers_are_closed(void)
 	check(!err, "no register: %d", err);
 }
 
-/* A process that does nothing until it is killed. */
-static pid_t idle_child(void)
-{
-	fflush(NULL);
-	pid_t child = fork();
-
-	if (!child)
-		for (;;)
-			pause();
-	return child;
-}
-
-static void end_child(pid_t child)
-{
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
-}
-
 /* As far as the CPUs have gone, and back. False: this kernel cannot. */
 static bool suspend_for_a_moment(void)
 {
