@@ -160,7 +160,7 @@ static uint64_t busy(uint32_t vgpu)
 	return world_view(&world, vgpu).stats.busy_ns;
 }
 
-/* While nobody wants what is reserved, vGPU 0 has all that the one without a reservation leaves. */
+/* While none wants what is reserved, vGPU 0 has all that the one without a reservation leaves. */
 static void test_what_is_left_over_takes_nothing_from_a_reservation_later(void **unused)
 {
 	uint64_t before;
@@ -255,26 +255,26 @@ static void one_launch_before_another_comes(uint32_t min_ppm)
 	assert_in_range(busy(0), MS, 2 * MS);
 }
 
-static void test_a_reservation_that_was_tiny_binds_no_later_one(void **unused)
+/* It gets what the later one gives, whatever it had at its first launch. */
+static void the_later_reservation_counts(uint32_t first_ppm)
 {
 	uint64_t before;
 
-	one_launch_before_another_comes(13);
+	one_launch_before_another_comes(first_ppm);
 	before = busy(0);
 	set_min(0, 400000);
 	turns(100);
 	assert_in_range(busy(0) - before, 39 * MS, 50 * MS);
 }
 
+static void test_a_reservation_that_was_tiny_binds_no_later_one(void **unused)
+{
+	the_later_reservation_counts(13);
+}
+
 static void test_a_first_reservation_counts_from_when_it_is_given(void **unused)
 {
-	uint64_t before;
-
-	one_launch_before_another_comes(0);
-	before = busy(0);
-	set_min(0, 400000);
-	turns(100);
-	assert_in_range(busy(0) - before, 39 * MS, 50 * MS);
+	the_later_reservation_counts(0);
 }
 
 /* 4 ms of which all are paid for by the next deadline, whatever the reservation is by then. */
