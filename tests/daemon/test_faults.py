@@ -249,14 +249,20 @@ def test_transient_vgpu(running: Daemon) -> None:
     wait_for("it is gone", lambda: not running.ask("vgpu-list", vgpu="passing")["ok"])
 
 
-def test_transient_vgpu_goes_when_its_last_task_is_moved_away(running: Daemon) -> None:
-    """With its creator dead, the last task may end or leave: either way nothing stays reserved."""
+def creator_of_passing(running: Daemon) -> int:
+    """A process that has made the transient vGPU "passing", which reserves 30 %, and lives on."""
     child = os.fork()
     if child == 0:
         running.connect().ask("vgpu-create", vgpu="passing", min_ppm=300_000, transient=True)
         signal.pause()
         os._exit(0)
     wait_for("it is there", lambda: running.ask("vgpu-list", vgpu="passing")["ok"])
+    return child
+
+
+def test_transient_vgpu_goes_when_its_last_task_is_moved_away(running: Daemon) -> None:
+    """With its creator dead, the last task may end or leave: either way nothing stays reserved."""
+    child = creator_of_passing(running)
     task = running.task(vgpu="passing")
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -275,12 +281,7 @@ def test_transient_vgpu_goes_when_its_last_task_is_moved_away(running: Daemon) -
 def test_transient_vgpu_goes_when_a_task_on_its_way_turns_off(running: Daemon, then: str) -> None:
     """Its creator has ended while a task was on its way there, which is then sent elsewhere."""
     assert running.ask("vgpu-create", vgpu="other")["ok"]
-    child = os.fork()
-    if child == 0:
-        running.connect().ask("vgpu-create", vgpu="passing", min_ppm=300_000, transient=True)
-        signal.pause()
-        os._exit(0)
-    wait_for("it is there", lambda: running.ask("vgpu-list", vgpu="passing")["ok"])
+    child = creator_of_passing(running)
     task = running.task()
     number = running.tasks()[0]["task"]
     task.launch()
