@@ -89,7 +89,7 @@ int core_gpu_set(struct rtxg_core *core, const struct rtxg_event *event)
 			struct core_account *account = &vgpu->accounts[i];
 
 			core_account_reset(account, other, core->now);
-			/* It may keep no one waiting by the new rules: the engine looks anew. */
+			/* It may keep none waiting by the new rules: the engine looks again. */
 			if (other)
 				heap_remove(&account->patience);
 			/*

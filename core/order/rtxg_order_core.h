@@ -55,7 +55,7 @@ struct rtxg_order {
 	uint32_t *signals;		  /* in signal, of each thread */
 	uint32_t *accesses;		  /* that each thread makes; RTXG_ORDER_MANY: not known */
 	uint32_t *scratch;		  /* six words a thread, and one */
-	/* Loading calls it again and again, since it may take long; NULL: nobody waits for that. */
+	/* Loading calls it again and again, since it may take long; NULL: nothing is called. */
 	void (*breathe)(void);
 };
 

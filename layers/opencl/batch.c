@@ -209,7 +209,7 @@ void layer_batch_resolve(struct layer_batch *b, struct layer_todo *todo)
 	}
 }
 
-/* Returns whether somebody waits for it still. */
+/* Returns whether a batch waits for it still. */
 static bool leave(struct layer_batch *on, struct layer_batch *b)
 {
 	unsigned int kept = 0;

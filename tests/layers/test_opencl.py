@@ -170,10 +170,11 @@ def test_a_marker_that_comes_too_late_is_not_kept() -> None:
 
 
 def test_a_command_that_comes_while_a_marker_is_put_does_not_go_before_it() -> None:
-    """The layer did not know that the marker waited for the command, and gave a permit to what waited for the marker."""
+    """A command that goes in first is what the marker waits for, and so does what is behind it."""
     slow = BUILD / "tests/layers/libslow_marker_layer.so"
     case = "marker_beside"
-    done = program(SEMANTICS, case, OPENCL_LAYERS=f"{slow}:{LAYER}", LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant", SLOW_MARKERS="late")
+    layers = {"OPENCL_LAYERS": f"{slow}:{LAYER}", "SLOW_MARKERS": "late"}
+    done = program(SEMANTICS, case, LD_PRELOAD=DOUBLE, RTXG_DOUBLE="grant", **layers)
     assert (done.returncode, done.stdout, done.stderr) == (*native(case), "")
 
 

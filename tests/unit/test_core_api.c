@@ -489,7 +489,7 @@ static unsigned int expelled_until(uint64_t end)
 }
 
 /* Under null, what a vGPU does keeps no other one waiting, so it may go on as long as it likes. */
-static void test_nobody_is_expelled_whom_no_one_waits_for_under_null(void **unused)
+static void test_a_holder_that_none_waits_for_under_null_is_not_expelled(void **unused)
 {
 	populate(RTXG_GPU_FIFO);
 	world_arrive(&world, 0);
@@ -516,7 +516,7 @@ static void test_nor_whom_one_waited_for_only_under_null(void **unused)
 	world_released(&world, 0, 10 * SEC);
 }
 
-/* One that somebody waits for has the time that the new policy gives it, and no more. */
+/* One that another task waits for has the time that the new policy gives it, and no more. */
 static void test_a_change_of_policy_lets_no_one_stay_for_ever(void **unused)
 {
 	populate(RTXG_GPU_FIFO);
@@ -575,7 +575,7 @@ int main(void)
 		TEST(test_an_arrival_under_a_one_shot_permit_queues_when_it_ends),
 		TEST(test_a_change_of_policy_keeps_one_permit_an_engine),
 		TEST(test_an_idle_permit_outlives_a_change_of_policy_only_until_a_task_waits),
-		TEST(test_nobody_is_expelled_whom_no_one_waits_for_under_null),
+		TEST(test_a_holder_that_none_waits_for_under_null_is_not_expelled),
 		TEST(test_nor_whom_one_waited_for_only_under_null),
 		TEST(test_a_change_of_policy_lets_no_one_stay_for_ever),
 		TEST(test_names),

@@ -356,7 +356,7 @@ static void test_cpus_that_another_has_set_stay(void)
 	steer_to_cpu(0);
 	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0) && stays_on(tids[0], 0),
 	      "not where the interrupt went while it had an owner");
-	/* what it had before is put back where nobody has set it since */
+	/* what it had before is put back where no other has set it since */
 	check(!own(&w, RTXG_IRQ_OWNER, 2, 0, gettid()) && stays_on(tids[0], 1), "own again");
 	check(!own(&w, RTXG_IRQ_KEPT, 0, 0, 0) && stays_on(tids[0], 0), "not put back");
 	sched_setaffinity(0, sizeof(all), &all);

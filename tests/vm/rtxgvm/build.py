@@ -143,7 +143,8 @@ def programs(jobs: int = 2) -> list[Path]:
     """The guest's programs, one a C file in tests/vm/guest: tests t_*.c and i_*.c, tools w_*.c."""
     out = CACHE / "guest"
     out.mkdir(parents=True, exist_ok=True)
-    shared = [h for place in ("lib", "nvidia", "core", "include") for h in (REPOSITORY / place).rglob("*.h")]
+    places = ("lib", "nvidia", "core", "include")
+    shared = [h for place in places for h in (REPOSITORY / place).rglob("*.h")]
     newest = max(h.stat().st_mtime for h in shared)
     library = _objects(out / "librtxg.o", _library(), newest, jobs)
     newest = max(newest, *(h.stat().st_mtime for h in (REPOSITORY / "layers/opencl").glob("*.h")))
