@@ -347,6 +347,54 @@ static void waits_are_no_debt_when_another_one_starts_and_ends(void **state)
 	end();
 }
 
+/*
+ * Three that pause run together. One that always has work starts, has its quarter from the first
+ * second on, and is killed; a fourth that pauses comes later. Those that stay have their speed
+ * again each time.
+ */
+static void those_that_run_together_make_room_and_have_it_back(void **state)
+{
+	struct model_program pauses = { .kernel_ns = 200 * US, .cpu_ns = 1 * MS }, comes = hog;
+	double before = 0, beside = 0, first, again = 0;
+
+	comes.start_ns = 6 * S;
+	comes.life_ns = 3 * S;
+	comes.rest_ns = 100 * S;
+	start();
+	for (uint32_t k = 0; k < 3; k++) {
+		pauses.cpu_ns += k * 150 * US;
+		add(k, (struct rtxg_slice_tenant){ .min_ppm = 200000 }, pauses);
+	}
+	add(3, (struct rtxg_slice_tenant){ .min_ppm = 250000 }, comes);
+	pauses.start_ns = 10 * S;
+	add(4, (struct rtxg_slice_tenant){ .min_ppm = 150000 }, pauses);
+	model_run(m, 4 * S);
+	for (uint32_t k = 0; k < 3; k++)
+		before -= (double)model_stats(m, k)->work_ns;
+	model_run(m, 6 * S);
+	for (uint32_t k = 0; k < 3; k++)
+		before += (double)model_stats(m, k)->work_ns;
+	first = percent_of(work_in(3, 7 * S), S);
+	for (uint32_t k = 0; k < 3; k++)
+		beside -= (double)model_stats(m, k)->work_ns;
+	model_run(m, 9 * S);
+	for (uint32_t k = 0; k < 3; k++)
+		beside += (double)model_stats(m, k)->work_ns;
+	model_run(m, 13 * S);
+	for (uint32_t k = 0; k < 3; k++)
+		again -= (double)model_stats(m, k)->work_ns;
+	model_run(m, 16 * S);
+	for (uint32_t k = 0; k < 3; k++)
+		again += (double)model_stats(m, k)->work_ns;
+	print_message("three: %.1f %%, beside one %.1f, later %.1f; its first second %.1f %%\n",
+		      before / (2e7), beside / (2e7), again / (3e7), first);
+	assert_true(before / 2e7 > 30);
+	assert_true(beside / 2e7 > 20);
+	assert_true(first > 22);
+	assert_true(again / 3e7 > 28);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +404,7 @@ int main(void)
 		cmocka_unit_test(those_that_wait_seldom_keep_their_turns),
 		cmocka_unit_test(a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program),
 		cmocka_unit_test(waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share),
+		cmocka_unit_test(those_that_run_together_make_room_and_have_it_back),
 		cmocka_unit_test(waits_are_no_debt_when_another_one_starts_and_ends),
 	};
 
