@@ -244,17 +244,39 @@ bool slice_was_cut(const struct rtxg_slice *s, const struct slice_context *conte
 	return stay >= slice && stay <= slice + slice / 32 + s->params.save_ns;
 }
 
+#define ALIKE	   32 /* of 128: of its stays that end before, so many are pieces of a length */
+#define MOSTLY_CUT 64 /* of 128: of its stays so many were ended by slices */
+
+bool slice_ran_out(const struct rtxg_slice *s, const struct slice_context *context, uint64_t stay)
+{
+	return context->alike > ALIKE && stay > context->piece + context->piece / 8 &&
+	       !slice_was_cut(s, context, stay);
+}
+
 /* Did its slice end the stay, or had it nothing to do before? */
 static void note_how_it_ended(struct rtxg_slice *s, struct slice_context *context, uint64_t stay,
 			      uint64_t at)
 {
+	uint64_t slice = slice_or(context->slice, s->params.slice_mean_ns);
 	bool cut = slice_was_cut(s, context, stay);
 
 	context->cuts = (uint8_t)(context->cuts - context->cuts / 8 + (cut ? 16 : 0));
-	if (stay < slice_or(context->slice, s->params.slice_mean_ns)) {
-		s->dry_before = s->dry_at;
-		s->dry_at = at;
-	}
+	if (context->cuts > MOSTLY_CUT)
+		context->piece = 0;
+	if (slice_ran_out(s, context, stay))
+		s->out_at = at;
+	if (stay >= slice)
+		return;
+	s->dry_before = s->dry_at;
+	s->dry_at = at;
+	if (stay > slice - slice / 4 || at < s->set_at + SLICE_SETTLES)
+		return;
+	context->alike = (uint8_t)(context->alike - context->alike / 8 +
+				   (stay <= context->piece + context->piece / 8 ? 16 : 0));
+	if (!context->piece || stay < context->piece)
+		context->piece = stay;
+	else
+		context->piece += (stay - context->piece) / 16;
 }
 
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at)

@@ -420,7 +420,21 @@ static bool too_long(const struct rtxg_slice *s)
 static bool is_cut_short(const struct rtxg_slice *s, const struct slice_tenant *tenant)
 {
 	return s->beside_slice && !tenant->exempt && !slice_critical(tenant) &&
-	       tenant->beside.state < SLICE_TRIED_SHORT;
+	       tenant->beside.state < SLICE_TRIED_SHORT &&
+	       (s->tried == NONE || tenant != &s->tenants[s->tried]);
+}
+
+/*
+ * The hardware saves what it cuts, so a stay that is cut lasts a little longer than its slice. So
+ * may one that ends with a piece of work of that length. A longer slice tells them apart.
+ */
+static uint64_t clear_of_piece(const struct rtxg_slice *s, const struct slice_context *context,
+			       uint64_t slice)
+{
+	if (context->piece < slice - slice / 16 ||
+	    context->piece > slice + slice / 16 + s->params.save_ns)
+		return slice;
+	return context->piece + context->piece / 4;
 }
 
 /*
@@ -437,10 +451,12 @@ static void set_slices(struct rtxg_slice *s)
 	n = most_enabled(s);
 	slice = slice_latency_slice(s, n);
 	if (s->now < s->slices_at && slice_longest_beside(s, n) >= s->slice_of_others &&
-	    !too_long(s) && (s->beside_set || !s->beside_slice))
+	    !too_long(s) && (s->beside_set || !s->beside_slice) &&
+	    (s->tried == NONE || s->tried == s->tried_set))
 		return;
 	s->slices_at = s->now + SLICES_FOR;
 	s->beside_set = s->beside_slice;
+	s->tried_set = s->tried;
 	s->slice_of_others = kept(s->slice_of_others, slice);
 	for (i = 0; i < s->context_high; i++) {
 		struct slice_context *context = &s->contexts[i];
@@ -459,7 +475,7 @@ static void set_slices(struct rtxg_slice *s)
 		if (longer_than_it_may(s, context))
 			context->want_slice = s->tenants[context->tenant].most_slice;
 		if (is_cut_short(s, &s->tenants[context->tenant]))
-			context->want_slice = s->beside_slice;
+			context->want_slice = clear_of_piece(s, context, s->beside_slice);
 	}
 }
 

@@ -8,13 +8,14 @@
  * no other one displaces it. So it is tried. For a moment the tenant runs beside the turn of
  * another one, whose slices are short then, and the log tells. A stay that goes on beyond its slice
  * ends because another one wants the engine from then on, and did not before. So from the tenant's
- * own stay to the end of such a one it had nothing to do. All else that it was off the engine
- * counts as waiting.
+ * own stay to the end of such a one it had nothing to do. So does one end that is longer than the
+ * pieces of work of its context, if those are alike, and that context itself had nothing to do for
+ * the rest of it. All else that it was off the engine counts as waiting.
  *
- * Pauses are worth while if they are longer than the change-overs that they cost. Those are charged
- * to the tenant, for it is its pauses that cause them. What it waits for may be as much of its time
- * as the others are due; if it is more, it has a turn of its own for so long that this is right
- * again.
+ * Pauses are worth while if more of the engine's time is used than in a turn of its own, with the
+ * change-overs that they cost. Those are charged to the tenant, for its pauses cause them. What it
+ * waits for may be as much of its time as the others are due; if it is more, it has a turn of its
+ * own for so long that this is right again.
  *
  * Where the filled queues of two or more wait, and the engine is free for much of the time, no try
  * tells: none of them wants the engine for long enough to be seen to go on. Those run together
@@ -29,7 +30,7 @@
 #define DRY	      2		  /* stays that end before their slice, until slices are set */
 #define DRY_WITHIN    (40 * MS)	  /* by the clock, while it runs beside others */
 #define DRY_WAITS     (80 * MS)	  /* the same where its queues wait */
-#define CUT	      48	  /* of 128: of its stays so many are ended by their slices */
+#define CUT	      36	  /* of 128: of its stays so many are ended by their slices */
 #define FULL	      6		  /* stays in a row that do not: it has work all the time */
 #define NO_PAUSES     8		  /* so many stays without a pause end a try */
 #define TRIED_FOR     (30 * MS)	  /* of stays and pauses */
@@ -38,7 +39,6 @@
 #define TRY_ENDS      (1000 * MS) /* in any case */
 #define JUDGED_FOR    (100 * MS)
 #define WORTH	      16	  /* so great a part of the time is to be gained */
-#define SETTLES	      (5 * MS)	  /* until a slice is what it was set to */
 #define UNSEEN	      (1000 * MS) /* so long after it has come its queues may yet be seen */
 #define AGAIN	      (1000 * MS) /* until it is tried again, at first */
 #define AGAIN_MOST    (8000 * MS)
@@ -55,9 +55,15 @@ uint64_t slice_change_ns(const struct rtxg_slice *s)
 	return s->params.save_ns + 2 * s->params.restore_ns;
 }
 
+/* The part of the time that is not its own, and a little more. */
+static uint32_t due_to_others(const struct slice_tenant *tenant)
+{
+	return (uint32_t)slice_excess(PPM, tenant->share_ppm) + POINTS;
+}
+
 static void judge_from_now(struct slice_beside *beside)
 {
-	beside->span = beside->pauses = beside->lost = 0;
+	beside->span = beside->pauses = beside->lost = beside->costs = 0;
 	beside->changes = beside->dry = beside->full = 0;
 	beside->tried = 0;
 }
@@ -107,7 +113,7 @@ static void note_free(struct rtxg_slice *s, uint64_t at)
  */
 static uint64_t had_nothing_until(const struct rtxg_slice *s, const struct slice_context *context)
 {
-	uint64_t until = s->over_at, dry = s->dry_at;
+	uint64_t until = s->over_at > s->out_at ? s->over_at : s->out_at, dry = s->dry_at;
 
 	if (s->tenants[context->tenant].beside.state != SLICE_BESIDE || s->ended == NONE)
 		return until;
@@ -117,37 +123,71 @@ static uint64_t had_nothing_until(const struct rtxg_slice *s, const struct slice
 	return dry > until && dry <= context->left + LONGEST ? dry : until;
 }
 
+/*
+ * What its coming and going costs the engine. Work that is not done yet is saved; one whose stays
+ * its slices do not end has done its work when it leaves.
+ */
+static uint64_t costs_to_change(const struct rtxg_slice *s)
+{
+	if (s->ended == NONE || s->contexts[s->ended].cuts > CUT)
+		return slice_change_ns(s);
+	return 2 * s->params.restore_ns;
+}
+
+/* Is it kept waiting by those beside its turns for longer than they are due? */
+static void note_held(struct slice_tenant *tenant, uint64_t ran, uint64_t lost)
+{
+	struct slice_beside *beside = &tenant->beside;
+
+	beside->span += ran + lost;
+	beside->lost += lost;
+	if (beside->span < JUDGED_FOR)
+		return;
+	beside->held = beside->lost > slice_scaled(beside->span, due_to_others(tenant));
+	beside->span = beside->lost = 0;
+}
+
 void slice_beside_started(struct rtxg_slice *s, struct slice_context *context, uint64_t at)
 {
 	struct slice_tenant *tenant = &s->tenants[context->tenant];
 	struct slice_beside *beside = &tenant->beside;
-	uint64_t off = slice_excess(at, context->left), pause;
+	uint64_t off = slice_excess(at, context->left), pause, costs;
 
 	note_free(s, at);
 	if (waited_in_queue(s, context, at))
 		context->waited_at = at;
 	/* It was stopped, had the engine alone, or no other one was on it since. */
-	if (beside->state == SLICE_APART || !context->left ||
-	    s->ended == (uint32_t)(context - s->contexts) || context->ran > LONGEST)
+	if (!context->left || s->ended == (uint32_t)(context - s->contexts) ||
+	    context->ran > LONGEST)
 		return;
+	if (beside->state == SLICE_APART) {
+		pause = slice_excess(had_nothing_until(s, context), context->left);
+		note_held(tenant, context->ran + pause, slice_excess(off, pause));
+		return;
+	}
 	if (slice_was_cut(s, context, context->ran)) {
 		beside->full++;
 	} else if (context->ran < slice_or(context->slice, s->params.slice_mean_ns)) {
 		beside->dry++;
 		beside->full = 0;
 	}
+	costs = costs_to_change(s);
 	pause = slice_excess(had_nothing_until(s, context), context->left);
 	/* So many contexts of the others were in its way that it need not be tried for longer. */
 	if (!pause && off > LONGEST)
 		beside->full = FULL;
-	if (pause >= 2 * LONGEST && !beside->waits && !beside->idles)
-		pause = 0;
+	/* Looks see longer ones by themselves, so others use most of those in a turn of its own. */
+	if (pause > LONGEST && !beside->waits && !beside->idles)
+		pause = slice_excess(2 * LONGEST, pause);
 	pause = pause < LONGEST ? pause : LONGEST;
 	off = off < LONGEST ? off : LONGEST;
-	if (context->left >= s->set_at + SETTLES) {
+	if (context->left >= s->set_at + SLICE_SETTLES) {
 		beside->span += context->ran + off;
 		beside->pauses += pause;
+		if (slice_ran_out(s, context, context->ran))
+			beside->pauses += context->ran - context->piece;
 		beside->lost += off - pause;
+		beside->costs += costs;
 		beside->changes++;
 	}
 	if (!tenant->runs_beside || beside->state != SLICE_BESIDE)
@@ -178,6 +218,15 @@ static bool waits(const struct rtxg_slice *s, const struct slice_context *contex
 }
 
 /*
+ * A piece of work that waits for the engine fills its queue, since the engine's host takes none of
+ * it before it is there. One whose stays end with short pieces does not wait with more.
+ */
+static bool fills(const struct rtxg_slice *s, const struct slice_context *context)
+{
+	return !s->beside_slice || !context->piece || context->cuts > CUT;
+}
+
+/*
  * Has it shown of late that it fills its queues, and does not wait for anything else then? Or can
  * that not be told yet?
  */
@@ -192,7 +241,7 @@ static bool may_queue(const struct rtxg_slice *s, uint32_t id)
 			continue;
 		if (waits(s, context))
 			continue;
-		if (context->queued || context->pieces < SLICE_PIECES ||
+		if ((fills(s, context) && (context->queued || context->pieces < SLICE_PIECES)) ||
 		    (context->demand == SLICE_UNSEEN && s->params.can & RTXG_SLICE_CAN_DEMAND &&
 		     slice_excess(s->now, context->added) < UNSEEN))
 			return true;
@@ -207,7 +256,8 @@ static void look_how_it_waits(const struct rtxg_slice *s, struct slice_tenant *t
 
 	if (span < JUDGED_FOR)
 		return;
-	beside->idles = beside->free * IDLES >= span;
+	if (beside->state != SLICE_BESIDE || beside->free * IDLES >= span)
+		beside->idles = beside->free * IDLES >= span;
 	beside->free = 0;
 	beside->free_from = tenant->work;
 }
@@ -228,7 +278,7 @@ static bool wants_more(const struct rtxg_slice *s, uint32_t id)
 {
 	uint32_t i;
 
-	if (may_queue(s, id) || is_unseen(s, id))
+	if (may_queue(s, id) || is_unseen(s, id) || s->tenants[id].beside.held)
 		return true;
 	for (i = 0; i < s->context_high; i++) {
 		const struct slice_context *context = &s->contexts[i];
@@ -302,7 +352,7 @@ uint64_t slice_together(const struct rtxg_slice *s, const struct slice_context *
 static uint64_t alone_for(struct slice_tenant *tenant)
 {
 	struct slice_beside *beside = &tenant->beside;
-	uint32_t others = (uint32_t)slice_excess(PPM, tenant->share_ppm) + POINTS;
+	uint32_t others = due_to_others(tenant);
 	uint64_t due = slice_scaled(beside->span, others), most = beside->span * ALONE_MOST, ns;
 
 	if (beside->lost <= due + beside->saved) {
@@ -315,14 +365,28 @@ static uint64_t alone_for(struct slice_tenant *tenant)
 	return ns < most ? ns : most;
 }
 
+/*
+ * Is more of the engine's time used than in a turn of its own? There it needs the engine for what
+ * it did not wait for, and its pauses are a part of that. Beside others, change-overs are a part
+ * of the whole. Both parts are multiplied by both lengths; `least` is a part more.
+ */
+static bool is_worth_while(const struct slice_beside *beside, uint64_t least)
+{
+	uint64_t alone = slice_excess(beside->span, beside->lost);
+
+	return beside->pauses * beside->span >= alone * (beside->costs + least);
+}
+
 static void judge(struct rtxg_slice *s, struct slice_tenant *tenant)
 {
 	struct slice_beside *beside = &tenant->beside;
-	uint64_t costs = beside->changes * slice_change_ns(s);
 
-	if (beside->state == SLICE_BESIDE && beside->pauses >= costs) {
+	/* Where others use its waits, only the ends of its stays tell that it still waits. */
+	if (beside->state == SLICE_BESIDE && !beside->dry)
+		beside->idles = false;
+	if (beside->state == SLICE_BESIDE && is_worth_while(beside, 0)) {
 		beside->again = 0;
-	} else if (!beside->idles && slice_excess(beside->pauses, costs) * WORTH < beside->span) {
+	} else if (!beside->idles && !is_worth_while(beside, beside->span / WORTH)) {
 		end(s, beside);
 		return;
 	}
@@ -380,6 +444,7 @@ void slice_beside_none(struct rtxg_slice *s)
 	uint32_t i;
 
 	s->beside_slice = 0;
+	s->tried = NONE;
 	for (i = 0; i < s->tenant_high; i++)
 		if (s->tenants[i].beside.state != SLICE_APART)
 			slice_beside_forget(&s->tenants[i]);
@@ -440,6 +505,8 @@ void slice_look_who_is_beside(struct rtxg_slice *s, slice_competes_fn competes)
 		tenant->runs_beside = beside->state != SLICE_APART && !beside->alone &&
 				      !(beside->ahead && wanted) && (tried == NONE || tried == i);
 	}
+	/* Its own slices are not short then: those would end its stays before its pauses do. */
+	s->tried = s->beside_slice && tried != NONE && is_tried(&s->tenants[tried]) ? tried : NONE;
 	if (s->owner == NONE || apart || trying || competing < 2 || !competes(s, s->owner) ||
 	    !(s->params.can & RTXG_SLICE_CAN_SLICE) || !can(s, s->owner) || may_queue(s, s->owner))
 		return;

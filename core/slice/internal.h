@@ -67,12 +67,14 @@ struct slice_beside {
 	uint64_t span;	    /* stays on the engine, and times off it */
 	uint64_t pauses;    /* of that, it certainly had nothing to do */
 	uint64_t lost;	    /* it was off the engine for another reason */
+	uint64_t costs;	    /* change-overs between it and others, as far as they are known */
 	uint64_t tried;	    /* for so long it ran beside others */
 	uint32_t changes;   /* it came onto the engine so often */
 	uint32_t dry, full; /* stays that ended by themselves; in a row, by their slice */
 	uint64_t saved;	    /* so much less than it might has it waited before that */
 	uint64_t alone;	    /* it is to have the engine alone for so long */
 	bool ahead;	    /* of its share, so it takes turns until it is level */
+	bool held;	    /* APART: it waits too long for those beside its turns */
 	bool waits;	    /* it is tried because its filled queues wait: that may take longer */
 	uint64_t free;	    /* its filled queues left the engine free for so long, */
 	uint64_t free_from; /* since it had done so much work */
@@ -194,10 +196,12 @@ struct slice_context {
 	uint64_t charged; /* up to when that stay is charged */
 	uint64_t moved;	  /* during this stay it was moved here from `old`; 0 = it was not */
 	uint32_t old;
-	uint64_t work; /* order within the tenant */
-	uint8_t cuts;  /* of its last stays, the part that slices ended; 128 = all */
-	uint64_t left; /* its last stay ended then, and it was not stopped; 0 = unknown */
-	uint64_t ran;  /* how long that stay was */
+	uint64_t work;	/* order within the tenant */
+	uint64_t piece; /* its shortest stays that its slice did not end; 0 = not known */
+	uint8_t alike;	/* of such stays, the part that is no longer; 128 = all */
+	uint8_t cuts;	/* of its last stays, the part that slices ended; 128 = all */
+	uint64_t left;	/* its last stay ended then, and it was not stopped; 0 = unknown */
+	uint64_t ran;	/* how long that stay was */
 
 	/* since it was added, for people */
 	uint64_t worked, stayed, stays;
@@ -299,6 +303,9 @@ struct rtxg_slice {
 	uint64_t set_at;	     /* a slice was set last */
 	uint64_t beside_slice; /* of the others beside tenants with pauses; 0 = there are none */
 	bool beside_set;       /* and whether slices are so */
+	uint64_t out_at;       /* one whose pieces are alike stayed on without work until then */
+	uint32_t tried;	       /* tenant that is tried, so that its own slices are not short */
+	uint32_t tried_set;    /* and that slices are set for */
 	uint64_t gain_at;
 	bool plain;		  /* BATCH, and none has a bound, a cap or turns by the clock */
 	uint32_t owner;		  /* tenant whose turn it is in BATCH */
@@ -439,6 +446,11 @@ void slice_seen(struct rtxg_slice *s, struct slice_context *context, uint64_t at
 void slice_was_on(struct slice_context *context, uint64_t upto);
 /* Was a stay of so many ns ended by its slice? Longer ones ended when another one came. */
 bool slice_was_cut(const struct rtxg_slice *s, const struct slice_context *context, uint64_t stay);
+/*
+ * Had it done a piece of work that is as long as its others, and stayed on the engine without work
+ * until another one came?
+ */
+bool slice_ran_out(const struct rtxg_slice *s, const struct slice_context *context, uint64_t stay);
 
 /* Its stay ended at that time. */
 void slice_ended(struct rtxg_slice *s, uint32_t id, uint64_t at);
@@ -484,6 +496,8 @@ uint64_t slice_calm_ns(const struct rtxg_slice *s, bool caps);
 
 /* so many pieces of work after filled queues show that it is back to short work */
 #define SLICE_PIECES 2
+/* until a slice is what it was set to */
+#define SLICE_SETTLES (5 * MS)
 /* how often a context is looked at that had gaps; how long it is taken to have them */
 #define SLICE_LOOK_GAPS (250 * US)
 #define SLICE_GAPS_FOR	(1000 * MS)

@@ -70,7 +70,7 @@ struct rtxg_slice *rtxg_slice_init(void *mem, size_t size, uint32_t tenants, uin
 	s->timer = s->armed = s->due = s->log_at = NEVER;
 	s->read = s->told_until = now_ns;
 	s->turn = s->yield = s->owner = s->leaving = s->early = NONE;
-	s->holder = s->ended = NONE;
+	s->holder = s->ended = s->tried = s->tried_set = NONE;
 	s->idle_at = s->promised = now_ns;
 	s->gain_at = now_ns + GAIN_INTERVAL;
 	return s;

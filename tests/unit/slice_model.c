@@ -228,16 +228,20 @@ static void take_effect(struct model *m)
 	m->pending_count = k;
 }
 
-/* What can be seen of a queue: all that was launched, and what the engine's host has taken. */
-static bool filled(const struct process *c)
+/* What the engine's host has taken of it. */
+static uint64_t taken(const struct model *m, uint32_t i)
 {
-	return c->put > c->done + AHEAD;
+	const struct process *c = &m->c[i];
+
+	if (c->p.waits_seen && m->on != (int)i)
+		return c->taken;
+	return c->put < c->done + AHEAD ? c->put : c->done + AHEAD;
 }
 
 static void look(struct model *m, uint32_t i)
 {
 	struct process *c = &m->c[i];
-	int work = filled(c)		   ? RTXG_SLICE_QUEUED
+	int work = c->put > taken(m, i)	   ? RTXG_SLICE_QUEUED
 		   : c->put != c->seen_put ? RTXG_SLICE_WORK
 					   : RTXG_SLICE_NO_WORK;
 
@@ -436,6 +440,7 @@ static void come_on(struct model *m, int next)
 void model_go_off(struct model *m)
 {
 	note(m, RTXG_SLICE_EV_END, m->on);
+	m->c[m->on].taken = taken(m, (uint32_t)m->on);
 	m->last = m->on;
 	m->on = NO_PROCESS;
 	m->gap = GAP;

@@ -76,8 +76,13 @@ struct model_program {
 	 */
 	uint32_t stall_every;
 	uint64_t stall_ns;
-	bool bound;   /* its tenant has a latency */
-	bool unseen;  /* its queues cannot be looked into */
+	bool bound;  /* its tenant has a latency */
+	bool unseen; /* its queues cannot be looked into */
+	/*
+	 * What waits in its queues is seen while it is not on the engine, as on a card: the
+	 * engine's host takes nothing then. Else it has taken up to two launches.
+	 */
+	bool waits_seen;
 	bool refused; /* the driver refuses all actions for good */
 };
 

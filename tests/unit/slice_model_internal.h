@@ -42,6 +42,7 @@ struct process {
 	uint32_t left; /* launches of this round */
 	uint32_t round;
 	uint64_t put, done;	/* launches */
+	uint64_t taken;		/* of those, by the engine's host until it was on the engine last */
 	uint64_t kernel;	/* what is left of the one that runs */
 	uint64_t stalled_until; /* what its queue waits for comes */
 	uint64_t launched_from; /* when the round began */

@@ -162,57 +162,6 @@ static void several_whose_filled_queues_wait_run_together(void **state)
 }
 
 /*
- * Programs that compute on their CPUs after each kernel, each for a little longer than the one
- * before. In turns they left the GPU idle for 78, 75, 70 and 30 % of the time. The last three want
- * more than all of it, and keep their shares.
- */
-static void several_that_pause_run_together(void **state)
-{
-	static const struct {
-		uint64_t kernel_ns, pause_ns;
-		uint32_t programs;
-		bool hog;	   /* and one that always has work */
-		double all, least; /* percent */
-	} cases[] = {
-		{ 50 * US, 1 * MS, 4, false, 12, 2.5 }, { 50 * US, 1 * MS, 8, false, 20, 1.8 },
-		{ 200 * US, 1 * MS, 4, false, 38, 8 },	{ 200 * US, 1 * MS, 3, true, 58, 8 },
-		{ 1 * MS, 500 * US, 3, false, 60, 19 },
-	};
-
-	for (unsigned int i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint32_t n = cases[i].programs + cases[i].hog;
-		uint64_t before[9], idle;
-		double all = 0, least = 100;
-
-		start();
-		for (uint32_t k = 0; k < n; k++) {
-			struct model_program pauses = { .kernel_ns = cases[i].kernel_ns,
-							.cpu_ns = cases[i].pause_ns +
-								  k * cases[i].pause_ns / 7 };
-
-			add(k, (struct rtxg_slice_tenant){ .min_ppm = 1000000 / n },
-			    k < cases[i].programs ? pauses : hog);
-		}
-		model_run(m, 3 * S);
-		for (uint32_t k = 0; k < n; k++)
-			before[k] = model_stats(m, k)->work_ns;
-		idle = model_idle_ns(m);
-		model_run(m, 13 * S);
-		idle = model_idle_ns(m) - idle;
-		for (uint32_t k = 0; k < n; k++) {
-			double got = percent_of(model_stats(m, k)->work_ns - before[k], 10 * S);
-
-			all += got;
-			least = got < least ? got : least;
-		}
-		print_message("%u: work for %.1f %%, the least %.1f, idle for %.1f %%\n", n, all,
-			      least, percent_of(idle, 10 * S));
-		assert_true(all > cases[i].all && least > cases[i].least);
-		end();
-	}
-}
-
-/*
  * Their queues wait for a tenth of the time, or a fifth with turns that are nearly full: that costs
  * less than to run slice by slice. They keep their turns, and nearly all that the GPU gives in
  * those.
@@ -400,7 +349,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_use_what_a_filled_queue_waits_for),
 		cmocka_unit_test(several_whose_filled_queues_wait_run_together),
-		cmocka_unit_test(several_that_pause_run_together),
 		cmocka_unit_test(those_that_wait_seldom_keep_their_turns),
 		cmocka_unit_test(a_turn_beside_a_critical_task_outlasts_short_waits_of_its_program),
 		cmocka_unit_test(waits_in_a_turn_beside_a_critical_task_are_a_part_of_the_share),
