@@ -32,8 +32,9 @@
  * LOAD_STEPS=yes: a hog writes to stderr when it has come how far: "load: began NS" and so on.
  * LOAD_DEVICE=N chooses the GPU (CUDA's number). LOAD_BEGIN_NS=T: a hog makes its context and then
  * waits until CLOCK_MONOTONIC says T ns. LOAD_DEPTH=N: at most so many kernels of a hog are in its
- * queue (4); with 1 it waits for each. Work is a fixed number of turns, never a fixed
- * time: in time that the GPU gave to other programs no work is done.
+ * queue (4); with 1 it waits for each. LOAD_PAUSE_US=N: a hog waits for each kernel, and its CPU
+ * computes for N us before the next; its progress is in kernels. Work is a fixed number of turns,
+ * never a fixed time: in time that the GPU gave to other programs no work is done.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -177,6 +178,18 @@ static void feed_fill(struct feed *f, long turns, int n, unsigned long long dept
 	}
 }
 
+/* Until all is done, and the CPU has computed for so long since. */
+static void feed_wait(struct feed *f, unsigned long long pause_ns)
+{
+	unsigned long long end;
+
+	while (*(volatile unsigned long long *)f->done < f->launched)
+		;
+	end = now_ns() + pause_ns;
+	while (now_ns() < end)
+		;
+}
+
 static FILE *lines_to(const char *path)
 {
 	FILE *out = fopen(path, "w");
@@ -213,7 +226,11 @@ static int hog(long turns, double seconds, const char *path)
 	bool worked = false;
 	const char *most = getenv("LOAD_DEPTH");
 	unsigned long long depth = most ? strtoull(most, NULL, 0) : 4;
+	const char *pause_us = getenv("LOAD_PAUSE_US");
+	unsigned long long pause_ns = pause_us ? strtoull(pause_us, NULL, 0) * 1000 : 0;
 
+	if (pause_ns)
+		depth = 1;
 	if (!depth) {
 		fprintf(stderr, "load: LOAD_DEPTH=%s: a number of kernels, 1 at least\n", most);
 		exit(1);
@@ -231,16 +248,20 @@ static int hog(long turns, double seconds, const char *path)
 		unsigned long long t;
 
 		feed_fill(&f, turns, n, depth);
+		if (pause_ns)
+			feed_wait(&f, pause_ns);
 		t = now_ns();
 		if (t >= next) {
-			fprintf(out, "%llu %llu\n", t, *(volatile unsigned long long *)f.progress);
+			fprintf(out, "%llu %llu\n", t,
+				*(volatile unsigned long long *)(pause_ns ? f.done : f.progress));
 			next = t + 5000000;
 		}
 		if (!worked && *(volatile unsigned long long *)f.done) {
 			worked = true;
 			step("worked");
 		}
-		usleep(200);
+		if (!pause_ns)
+			usleep(200);
 	}
 	fclose(out);
 	step("ends");

@@ -43,7 +43,7 @@ def test_the_list_names_every_case_with_what_it_does() -> None:
     assert done.returncode == 0
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert [name for name, _ in lines] == list(CASES)
-    assert len(lines) == 43
+    assert len(lines) == 44
     assert all(len(what) > 10 for _, what in lines)
 
 
